@@ -1,0 +1,1 @@
+"""Where jobs are kept: the seam (`bide.backends.port`) and what fills it."""

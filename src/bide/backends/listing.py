@@ -1,0 +1,129 @@
+"""What people ask of a store: where a job is, which jobs are where, how many."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bide.backends.port import READY_COUNT_MAX, JobInfo, Page, QueueStats, Stats
+from bide.errors import CorruptIndex, InvalidOption
+from bide.model.job import Job, JobId, State
+from bide.model.limits import LEASES_MAX, TIME_MS_MAX
+from bide.storage.index import Counts, IndexView
+
+_Position = tuple[int, ...]
+"""A place in one queue's list: the numbers that its table is sorted by."""
+
+
+class _Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """The last job of a page."""
+
+    state: State
+    queue: str
+    position: _Position
+
+
+def info(job: Job, view: IndexView, now_ms: int) -> JobInfo:
+    """The job, and where it is at *now_ms*."""
+    if job.failed_ms is not None:
+        return JobInfo(job, State.FAILED)
+    if view.is_waiting(job):
+        return JobInfo(job, State.READY if job.due_ms <= now_ms else State.SCHEDULED)
+    owner = view.owner_of(job.id)
+    return JobInfo(job, State.RUNNING, None if owner is None else view.owner(owner))
+
+
+def page(
+    view: IndexView,
+    now_ms: int,
+    *,
+    queue: str | None,
+    state: State,
+    limit: int,
+    after: str | None,
+) -> Page:
+    """Up to *limit* jobs in *state*, queue by queue; see `Backend.list`."""
+    cursor = None if after is None else _decode_cursor(after, state)
+    jobs: list[JobInfo] = []
+    unreadable: list[int] = []
+    for name in sorted(view.queues() if queue is None else [queue]):
+        start: _Position | None = None
+        if cursor is not None:
+            if name < cursor.queue:
+                continue
+            start = cursor.position if name == cursor.queue else None
+        room = limit - len(jobs) - len(unreadable)
+        for position, job_id in _positions(view, name, state, now_ms, start=start, limit=room):
+            job = _readable(view, job_id)
+            if job is None:
+                unreadable.append(job_id)
+            else:
+                jobs.append(info(job, view, now_ms))
+            cursor = _Cursor(state, name, position)
+        if len(jobs) + len(unreadable) == limit:
+            return Page(tuple(jobs), msgspec.json.encode(cursor).decode(), tuple(unreadable))
+    return Page(tuple(jobs), None, tuple(unreadable))
+
+
+def stats(view: IndexView, now_ms: int) -> Stats:
+    """The store's numbers."""
+    return Stats(
+        now_ms=now_ms,
+        queues=tuple(_queue_stats(view, name, now_ms) for name in sorted(view.queues())),
+        owners=tuple(view.owners()),
+    )
+
+
+def _queue_stats(view: IndexView, queue: str, now_ms: int) -> QueueStats:
+    return QueueStats(
+        queue=queue,
+        ready=len(view.due(queue, now_ms, READY_COUNT_MAX)),
+        next_due_ms=view.next_due(queue),
+        **msgspec.structs.asdict(view.counts(queue) or Counts()),
+    )
+
+
+def _positions(
+    view: IndexView,
+    queue: str,
+    state: State,
+    now_ms: int,
+    *,
+    start: _Position | None,
+    limit: int,
+) -> list[tuple[_Position, JobId]]:
+    """Up to *limit* of one queue's jobs behind *start*: the position and id of each."""
+    match state:
+        case State.READY | State.SCHEDULED:
+            is_ready = state is State.READY
+            since, until = (0, now_ms + 1) if is_ready else (now_ms + 1, TIME_MS_MAX)
+            after = None if start is None else (start[0], start[1], start[2])
+            return [(row, row[2]) for row in view.waiting(queue, since, until, limit, after)]
+        case State.FAILED:
+            failed_after = None if start is None else (start[0], start[1])
+            return [(row, row[1]) for row in view.failed(queue, limit, failed_after)]
+        case State.RUNNING:
+            running: list[tuple[_Position, JobId]] = [
+                ((owner.id, row.id), row.id)
+                for owner in view.owners()
+                for row in view.leases(owner.id, LEASES_MAX)
+                if row.queue == queue and (start is None or (owner.id, row.id) > start)
+            ]
+            return running[:limit]
+
+
+def _readable(view: IndexView, job_id: JobId) -> Job | None:
+    try:
+        return view.job(job_id)
+    except CorruptIndex:
+        return None
+
+
+def _decode_cursor(after: str, state: State) -> _Cursor:
+    try:
+        cursor = msgspec.json.decode(after, type=_Cursor)
+    except msgspec.DecodeError:
+        cursor = None
+    wanted = 3 if state in (State.READY, State.SCHEDULED) else 2
+    if cursor is None or cursor.state is not state or len(cursor.position) != wanted:
+        raise InvalidOption(f"after {after!r}: use the `next` of a page of the same state")
+    return cursor

@@ -1,0 +1,181 @@
+"""The seam: all that an App and a worker ask of whatever keeps the jobs.
+
+Calls block, and take and give batches. `bide.testing.check_backend` is the
+definition of right. Times are Unix ms by the backend's own `Clock`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from bide.clock import Clock
+from bide.errors import BideError
+from bide.model.commands import Change, PutResult, Settlement
+from bide.model.job import Job, JobRef, Lease, NewJob, Owner, OwnerId, State
+
+Sync = Literal["always", "interval", "never"]
+"""When a put or settlement is answered: once it is on the disk; at once, with a
+sync to follow within 50 ms; or at once, to be written when the kernel will."""
+
+
+class JobInfo(msgspec.Struct, frozen=True):
+    """A live job and where it is."""
+
+    job: Job
+    state: State
+    owner: Owner | None = None
+    """Who runs it, for a running job."""
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A part of a listing."""
+
+    jobs: tuple[JobInfo, ...]
+    next: str | None
+    """Where to go on; None at the end."""
+    unreadable: tuple[int, ...] = ()
+    """Ids whose stored rows are damaged."""
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    """One queue's numbers."""
+
+    queue: str
+    waiting: int
+    ready: int
+    """Those of *waiting* that are due, counted up to `READY_COUNT_MAX`."""
+    running: int
+    failed: int
+    next_due_ms: int | None
+    """The earliest due time of a waiting job, past or future."""
+    put_total: int
+    succeeded_total: int
+    failed_total: int
+    cancelled_total: int
+    rescheduled_total: int
+
+
+READY_COUNT_MAX = 10_000
+"""Counting stops here: a number for people must not cost a walk over millions."""
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """A store's numbers, all of one moment."""
+
+    now_ms: int
+    queues: tuple[QueueStats, ...]
+    owners: tuple[Owner, ...]
+
+
+class Reserved(msgspec.Struct, frozen=True):
+    """The answer to `Backend.reserve`."""
+
+    leases: tuple[Lease, ...]
+    refused: tuple[BideError | None, ...]
+    """For each settlement: None, or why it does not count."""
+
+
+class Attendance(Protocol):
+    """A worker process, known to the backend and able to hold leases, until it leaves.
+
+    When its process dies, however it dies, its leases go back: what it had
+    noted as started counts as an attempt.
+    """
+
+    @property
+    def owner(self) -> OwnerId: ...
+
+    def start(self, lease: Lease) -> int:
+        """Note that a run begins; returns a slot for `clear`. Any thread."""
+        ...
+
+    def clear(self, slot: int) -> None:
+        """Forget a run: its settlement is stored, or it shall not count."""
+        ...
+
+    def wait(self, until_ms: int | None, timeout_s: float) -> None:
+        """Sleep until a job may have become due, `wake`, *until_ms* or *timeout_s*."""
+        ...
+
+    def wake(self) -> None:
+        """End the `wait` under way, or the next one. Any thread, signal handlers too."""
+        ...
+
+    def leave(self) -> None:
+        """Leave, with no leases held; what is held all the same goes back."""
+        ...
+
+
+class Backend(Protocol):
+    """Keeps jobs, and tells each worker process which are its own."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def put(self, jobs: Sequence[NewJob], *, sync: Sync | None = None) -> tuple[PutResult, ...]:
+        """Add jobs, all or none. *sync* None: as the store was opened.
+
+        Raises:
+            KeyTaken: A key is held, and its job says ``on_conflict="raise"``.
+            StoreFull, StoreFailed, StoreClosed: As they say.
+        """
+        ...
+
+    def attend(self, queues: Sequence[str]) -> Attendance:
+        """Make this process known as a worker of *queues*."""
+        ...
+
+    def reserve(
+        self,
+        owner: OwnerId,
+        queues: Sequence[str],
+        limit: int,
+        settlements: Sequence[Settlement] = (),
+    ) -> Reserved:
+        """End leases of *owner*, and lease it up to *limit* due jobs, in one transaction.
+
+        The first queue that has due jobs is served first; within a queue
+        the higher priority, then the earlier due time, then the lower id.
+        """
+        ...
+
+    def lost(self, leases: Sequence[Lease]) -> frozenset[int]:
+        """The ids, of those leased, whose leases have ended: cancelled, or another's."""
+        ...
+
+    def cancel(self, refs: Sequence[JobRef]) -> tuple[BideError | None, ...]:
+        """Withdraw jobs, in whatever state; a running one is told to stop."""
+        ...
+
+    def move(self, changes: Sequence[Change]) -> tuple[BideError | None, ...]:
+        """Change due times or priorities of waiting jobs."""
+        ...
+
+    def kick(self, refs: Sequence[JobRef]) -> tuple[BideError | None, ...]:
+        """Make waiting jobs due now; put failed ones back, their attempts anew."""
+        ...
+
+    def get(self, ref: JobRef) -> JobInfo | None:
+        """The live job, if there is one."""
+        ...
+
+    def list(
+        self, *, queue: str | None, state: State, limit: int, after: str | None = None
+    ) -> Page:
+        """Jobs in one state, queue by queue, in order of service (failed: oldest failure first)."""
+        ...
+
+    def stats(self) -> Stats: ...
+
+    def tick(self, queues: Sequence[str]) -> int | None:
+        """Do what housekeeping is due, in bounded steps: take back dead workers' leases.
+
+        Returns:
+            When the next job of *queues* is due (it may be past); None if none waits.
+        """
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""The command line: argv and environment in, objects out. Nothing else reads the environment."""

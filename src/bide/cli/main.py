@@ -1,0 +1,125 @@
+"""``bide``: the group of its commands, and what becomes of an error.
+
+Modules that a command needs, and others do not (rich, logging, the worker),
+are imported when it runs: ``bide --help`` must not pay for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import sys
+from typing import Any, NoReturn
+
+import click
+from click.exceptions import Exit, NoArgsIsHelpError
+
+from bide.cli import output
+from bide.cli.change_commands import cancel, kick
+from bide.cli.inspect_commands import failed, jobs, show, stats
+from bide.cli.worker_command import worker
+from bide.errors import BideError, UsageError
+
+DONE, NOT_DONE, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
+
+_EPILOG = """\
+\b
+Examples:
+  bide worker shop:app -q mail,default
+  bide stats --url file:///var/lib/shop/jobs
+  BIDE_URL=file:///var/lib/shop/jobs bide jobs --state ready
+
+\b
+Exit codes:
+  0    done
+  1    it could not be done: no such job, or the store refused
+  2    the call was wrong: usage, unknown queue, app not found
+  130  interrupted
+
+\b
+Environment:
+  BIDE_URL  the store, where neither --url nor an App names one
+  NO_COLOR  set to anything: no colour
+"""
+
+
+class Bide(click.Group):
+    """A group whose errors are one line on stderr, and an exit code."""
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run one command line; leaves by `SystemExit`."""
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(*args, **extra)
+        except NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            code = WRONG_CALL
+        except click.ClickException as error:
+            output.print_error(error.format_message())
+            if isinstance(error, click.UsageError) and error.ctx is not None:
+                click.echo(f"Try '{error.ctx.command_path} --help'.", err=True)
+            code = error.exit_code
+        except click.Abort:  # what click makes of KeyboardInterrupt
+            code = INTERRUPTED
+        sys.exit(code if isinstance(code, int) else DONE)
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Run the command; returns the exit code."""
+        try:
+            super().invoke(ctx)
+            sys.stdout.flush()
+        except Exit as leaving:
+            return leaving.exit_code
+        except BideError as error:
+            output.print_error(str(error))
+            return WRONG_CALL if isinstance(error, UsageError) else NOT_DONE
+        except OSError as error:
+            if error.errno != errno.EPIPE and not isinstance(error, output.OutputFailed):
+                raise
+            output.abandon()
+            if error.errno == errno.EPIPE:
+                return DONE  # whoever read our output has seen enough
+            output.print_error(str(error))
+            return NOT_DONE
+        return DONE
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, value: object) -> None:
+    if value and not ctx.resilient_parsing:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            release = version("bide")
+        except PackageNotFoundError:
+            release = "(not installed)"
+        click.echo(f"bide {release}, Python {sys.version.split()[0]}")
+        ctx.exit()
+
+
+@click.group(
+    cls=Bide, name="bide", epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+def cli() -> None:
+    """Run work later, and never lose it: workers, and a look at their jobs."""
+
+
+for _command in (worker, stats, jobs, show, failed, cancel, kick):
+    cli.add_command(_command)
+
+
+def main() -> NoReturn:
+    """The program ``bide``."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            with contextlib.suppress(ValueError, OSError):
+                stream.reconfigure(errors="backslashreplace")  # any key prints on any terminal
+    cli.main(prog_name="bide")

@@ -1,0 +1,47 @@
+"""A URL to a backend: the only chooser of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast, get_args
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from bide.backends.local import open_local
+from bide.backends.memory import open_memory
+from bide.backends.port import Backend, Sync
+from bide.clock import Clock
+from bide.errors import InvalidUrl
+
+_FORMS = "use file:///path/to/directory, file:relative/directory or memory:"
+
+
+def connect(url: str, clock: Clock, *, sync: Sync | None = None, create: bool = True) -> Backend:
+    """The backend that *url* names.
+
+    Args:
+        url: ``file:///absolute/directory``, ``file:relative/directory``
+            (seen from the working directory), either with ``?sync=always``,
+            ``interval`` or ``never``; or ``memory:``, a new store that goes
+            with this process.
+        sync: As in the URL, which it overrides.
+        create: Make a store where there is none; False: `NotAStore` then.
+
+    Raises:
+        InvalidUrl: It names no backend.
+        StoreError: The store can't be opened.
+    """
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    mode = sync or options.pop("sync", "always")
+    if mode not in get_args(Sync):
+        raise InvalidUrl(f"{url}: sync={mode} is not one of {', '.join(get_args(Sync))}")
+    if options or parts.fragment:
+        raise InvalidUrl(f"{url}: unknown option {', '.join(options) or parts.fragment!r}")
+    match parts.scheme:
+        case "memory" if not parts.netloc and not parts.path:
+            return open_memory(clock)
+        case "file" if parts.path and parts.netloc in {"", "localhost"}:
+            path = Path(unquote(parts.path))
+            return open_local(path, clock, sync=cast("Sync", mode), create=create)
+        case _:
+            raise InvalidUrl(f"{url!r} names no store: {_FORMS}")

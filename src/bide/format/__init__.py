@@ -1,0 +1,1 @@
+"""Bytes <-> values, one file for each byte format. Pure."""

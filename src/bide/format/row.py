@@ -1,0 +1,122 @@
+"""The rows of the index's tables: keys that sort as meant, values that prove themselves.
+
+Numbers in keys are big-endian and fixed-width; names carry their length in
+front, so no queue is a prefix of another.
+
+    ======  ==================================================  ====================
+    table   key                                                 value
+    ======  ==================================================  ====================
+    jobs    id: 8                                               version: 1, CRC-32 of
+                                                                the rest: 4, the job
+                                                                in MessagePack
+    due     queue: 1 + n, 100 - priority: 1, due_ms: 8, id: 8   -
+    leases  owner: 8, id: 8                                     LeaseRow in MessagePack
+    failed  queue: 1 + n, failed_ms: 8, id: 8                   -
+    keys    queue: 1 + n, key in UTF-8                          id: 8
+    owners  owner: 8                                            Owner in MessagePack
+    counts  queue: 1 + n                                        eight counters of 8
+    meta    a name                                              see `bide.storage.index`
+    ======  ==================================================  ====================
+
+LMDB has no checksums: a job's row carries its own, and it is looked at
+whenever the row is read. The same bytes stand in the log.
+"""
+
+from __future__ import annotations
+
+import struct
+from zlib import crc32
+
+import msgspec
+
+from bide.errors import CorruptIndex
+from bide.model.job import Job, JobId, LeaseRow, Owner
+from bide.model.limits import PRIORITY_MAX
+
+VERSION = 1
+_JOB_HEAD = struct.Struct(">BI")
+JOB_HEAD_SIZE = 5
+assert _JOB_HEAD.size == JOB_HEAD_SIZE
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_job = msgspec.msgpack.Decoder(Job).decode
+_decode_lease = msgspec.msgpack.Decoder(LeaseRow).decode
+_decode_owner = msgspec.msgpack.Decoder(Owner).decode
+
+_U64 = struct.Struct(">Q")
+_PAIR = struct.Struct(">QQ")
+_DUE_TAIL = struct.Struct(">BQQ")
+DUE_TAIL_SIZE = 17
+assert _DUE_TAIL.size == DUE_TAIL_SIZE
+
+encode_u64 = _U64.pack
+encode_pair = _PAIR.pack
+
+
+def decode_u64(data: bytes) -> int:
+    value: int = _U64.unpack(data)[0]
+    return value
+
+
+def decode_pair(data: bytes) -> tuple[int, int]:
+    first, second = _PAIR.unpack(data)
+    return first, second
+
+
+def encode_job(job: Job) -> bytes:
+    data = _encode(job)
+    return _JOB_HEAD.pack(VERSION, crc32(data)) + data
+
+
+def decode_job(row: bytes, job_id: int | None = None) -> Job:
+    """The job in *row*.
+
+    Raises:
+        CorruptIndex: The row is not what was written, or (if *job_id* is
+            given) is another job's.
+    """
+    if len(row) > JOB_HEAD_SIZE:
+        version, check = _JOB_HEAD.unpack_from(row)
+        data = row[JOB_HEAD_SIZE:]
+        if version == VERSION and crc32(data) == check:
+            job = _decode_job(data)
+            if job_id is None or job.id == job_id:
+                return job
+    raise CorruptIndex(f"job {job_id}: its stored row is damaged")
+
+
+def encode_queue(queue: str) -> bytes:
+    """The queue's name as the start of a key."""
+    name = queue.encode()
+    return bytes((len(name),)) + name
+
+
+def decode_queue(key: bytes) -> str:
+    """The queue whose name starts *key*."""
+    return key[1 : 1 + key[0]].decode()
+
+
+def encode_due_tail(priority: int, due_ms: int, job_id: int) -> bytes:
+    return _DUE_TAIL.pack(PRIORITY_MAX - priority, due_ms, job_id)
+
+
+def decode_due_tail(key: bytes) -> tuple[int, int, JobId]:
+    """(priority, due_ms, id) from the end of a key of table *due*."""
+    inverted, due_ms, job_id = _DUE_TAIL.unpack(key[-DUE_TAIL_SIZE:])
+    return PRIORITY_MAX - inverted, due_ms, job_id
+
+
+def encode_lease(row: LeaseRow) -> bytes:
+    return _encode(row)
+
+
+def decode_lease(data: bytes) -> LeaseRow:
+    return _decode_lease(data)
+
+
+def encode_owner(owner: Owner) -> bytes:
+    return _encode(owner)
+
+
+def decode_owner(data: bytes) -> Owner:
+    return _decode_owner(data)

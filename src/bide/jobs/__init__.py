@@ -1,0 +1,1 @@
+"""The user's face: an App, its tasks, and what becomes of their jobs."""

@@ -1,0 +1,63 @@
+"""A job that was put, as its putter holds it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Literal, Protocol
+
+from bide.backends.port import JobInfo
+
+
+class Jobs(Protocol):
+    """What a handle asks of its App."""
+
+    def get(self, job_id: int | None = None) -> JobInfo | None: ...
+    def cancel(self, job_id: int | None = None) -> bool: ...
+    def kick(self, job_id: int | None = None) -> None: ...
+    def move(
+        self,
+        job_id: int | None = None,
+        *,
+        delay: float | timedelta | None = None,
+        run_at: datetime | None = None,
+        priority: int | None = None,
+    ) -> None: ...
+
+
+class Handle:
+    """A job's id, and what can be done with it."""
+
+    __slots__ = ("_app", "id", "outcome")
+
+    def __init__(
+        self, app: Jobs, job_id: int, outcome: Literal["put", "skipped", "replaced"]
+    ) -> None:
+        self._app = app
+        self.id = job_id
+        self.outcome = outcome
+        """"put"; "skipped": this is the job that held the key; "replaced": that one was withdrawn."""
+
+    def __repr__(self) -> str:
+        return f"<Handle of job {self.id} ({self.outcome})>"
+
+    def get(self) -> JobInfo | None:
+        """Where it is now; None once it has succeeded or was cancelled."""
+        return self._app.get(self.id)
+
+    def cancel(self) -> bool:
+        """Withdraw it; False if it had ended before."""
+        return self._app.cancel(self.id)
+
+    def kick(self) -> None:
+        """Make it due now."""
+        self._app.kick(self.id)
+
+    def move(
+        self,
+        *,
+        delay: float | timedelta | None = None,
+        run_at: datetime | None = None,
+        priority: int | None = None,
+    ) -> None:
+        """Change when it is due, counted from now, or its priority."""
+        self._app.move(self.id, delay=delay, run_at=run_at, priority=priority)

@@ -1,0 +1,1 @@
+"""The embedded engine: disk, log, index, store, presence of workers."""

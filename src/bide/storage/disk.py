@@ -1,0 +1,109 @@
+"""The few calls that change a disk, in one place.
+
+The log goes through a `Disk`, so that another one can stand in for it, and
+what each failure of the operating system means is said here once.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from bide.errors import NotAStore, StoreError, StoreFailed, StoreFull, StoreReadOnly
+
+DIRECTORY_MODE = 0o700
+FILE_MODE = 0o600
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+
+
+def store_error(error: OSError, path: Path) -> StoreError:
+    """The error of bide's that says what *error* means for the user."""
+    reason = error.strerror or str(error)
+    if error.errno in _FULL:
+        return StoreFull(
+            f"{path}: {reason}; nothing of this call was stored: free space and try again",
+            path=str(path),
+        )
+    if error.errno in _READ_ONLY:
+        return StoreReadOnly(
+            f"{path}: {reason}; give this user the right to write there", path=str(path)
+        )
+    if error.errno in _MISSING:
+        return NotAStore(f"{path}: {reason}; was the directory moved or deleted?", path=str(path))
+    return StoreFailed(f"{path}: {reason}", path=str(path))
+
+
+if sys.platform == "darwin":
+    # There is no fdatasync, and fsync leaves the drive's own cache alone.
+    def _sync(fd: int) -> None:
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+else:
+    _sync = os.fdatasync
+
+
+class Disk(Protocol):
+    """What the log asks of a disk. Each call may raise OSError."""
+
+    def open(self, path: Path, *, create: bool) -> int: ...
+    def close(self, fd: int) -> None: ...
+    def size(self, fd: int) -> int: ...
+    def write(self, fd: int, data: bytes, offset: int) -> None:
+        """Write all of *data* at *offset*."""
+        ...
+
+    def read(self, fd: int, size: int, offset: int) -> bytes: ...
+    def truncate(self, fd: int, size: int) -> None: ...
+    def reserve(self, fd: int, size: int) -> None:
+        """Have space for *size* bytes, which read as zeros, if the system can promise it."""
+        ...
+
+    def sync(self, fd: int) -> None: ...
+    def sync_directory(self, path: Path) -> None: ...
+
+
+class OsDisk:
+    """The disk that the operating system gives."""
+
+    def open(self, path: Path, *, create: bool) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return os.open(path, flags, FILE_MODE)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def write(self, fd: int, data: bytes, offset: int) -> None:
+        view = memoryview(data)
+        while view:
+            count = os.pwrite(fd, view, offset)
+            view = view[count:]
+            offset += count
+
+    def read(self, fd: int, size: int, offset: int) -> bytes:
+        return os.pread(fd, size, offset)
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def reserve(self, fd: int, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, size)
+
+    def sync(self, fd: int) -> None:
+        _sync(fd)
+
+    def sync_directory(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

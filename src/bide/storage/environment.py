@@ -1,0 +1,75 @@
+"""The index's LMDB environment: opened so that each of LMDB's traps is shut.
+
+- Commits do not sync: the log is the truth, and a machine crash rebuilds the index.
+- The map is reserved large and sparse, once: it can't be resized while others use it.
+- No spare read transactions: one left over would hold a reader slot across a fork.
+- Opened once in a process, and closed and opened again in a forked child
+  (`bide.storage.store` sees to both).
+- Rows are copied out of the map before the transaction that read them ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import lmdb
+
+from bide.errors import CorruptIndex, StoreError, StoreFailed, StoreFull, StoreReadOnly
+from bide.storage.tables import TABLE_NAMES, Table, TableName, Transaction
+
+MAP_SIZE = 1 << 38
+"""256 GiB of address space; the file grows only as it is used."""
+
+READERS_MAX = 1_024
+
+
+def index_error(error: lmdb.Error, path: Path | str) -> StoreError:
+    """The error of bide's that says what LMDB's error means for the user."""
+    if isinstance(error, lmdb.MapFullError):
+        return StoreFull(f"{path}: the index has reached {MAP_SIZE >> 30} GiB", path=str(path))
+    if isinstance(error, lmdb.DiskError):
+        return StoreFull(f"{path}: no space left on the device", path=str(path))
+    if isinstance(error, lmdb.ReadonlyError):
+        return StoreReadOnly(f"{path}: this process may not write here", path=str(path))
+    if isinstance(error, (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError)):
+        return CorruptIndex(f"{path}: the index is damaged: {error}", path=str(path))
+    return StoreFailed(f"{path}: {error}", path=str(path))
+
+
+class LmdbTables:
+    """An `Environment` in LMDB files under *path*."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._environment = lmdb.open(
+                str(path),
+                map_size=MAP_SIZE,
+                max_dbs=len(TABLE_NAMES),
+                max_readers=READERS_MAX,
+                max_spare_txns=0,
+                mode=0o600,
+                metasync=False,
+                sync=False,
+                meminit=False,
+                readahead=False,
+                writemap=False,
+            )
+            self.tables: Mapping[TableName, Table] = {
+                name: self._environment.open_db(name.encode()) for name in TABLE_NAMES
+            }
+            self._environment.reader_check()
+        except lmdb.Error as error:
+            raise index_error(error, path) from error
+
+    def begin(self, *, write: bool) -> Transaction:
+        return cast("Transaction", self._environment.begin(write=write))
+
+    def sync(self) -> None:
+        """Put everything committed so far on the disk."""
+        self._environment.sync(True)
+
+    def close(self) -> None:
+        self._environment.close()

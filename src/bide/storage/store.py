@@ -1,0 +1,313 @@
+"""One store in this process: commands in, answers out, through log and index.
+
+Callers that arrive together share a commit: each leaves its commands in a
+line and takes the commit lock; whoever gets it commits all that waits, and
+the others find theirs done. Callers that want to know their commands on
+the disk then share a sync in the same way, while the next commit goes on.
+There is no thread behind it, so a fork can't lose one; the one exception is
+``sync="interval"``, whose thread is started again when it is needed.
+
+A commit, in LMDB's write transaction, which is also the lock between
+processes::
+
+    decide -> fact -> apply, for each fact of each command
+    log.append(all facts)        a failure here aborts: nothing has happened
+    commit
+    sync the log                 only then is a durable command answered
+
+All use of LMDB by this process is under one lock, so that a fork finds no
+transaction under way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+import lmdb
+
+from bide.errors import BideError, JobError, StoreClosed, StoreError, StoreFailed
+from bide.format.commit import Entry, encode_commit, encode_rows
+from bide.model.commands import Answer, Command, Put
+from bide.model.machine import decide
+from bide.storage.apply import Applier
+from bide.storage.environment import index_error
+from bide.storage.fork import watch_forks
+from bide.storage.index import IndexView
+from bide.storage.log import START, Log, Position
+from bide.storage.tables import Environment
+
+Sync = Literal["always", "interval", "never"]
+"""When a durable command is answered: after `fdatasync`; at once, with an
+`fdatasync` to follow within 50 ms; at once, and the kernel writes when it will."""
+
+SYNC_INTERVAL_S = 0.05
+
+GROUP_JOBS_MAX = 10_000
+GROUP_SIZE_MAX = 64 << 20
+"""What one commit takes from the line: the first caller's commands, and others' up to this."""
+
+
+class _Caller:
+    """One call of `Store.submit`, in the line."""
+
+    __slots__ = ("answers", "commands", "done", "error", "now_ms")
+
+    def __init__(self, commands: Sequence[Command], now_ms: int) -> None:
+        self.commands = commands
+        self.now_ms = now_ms
+        self.answers: list[Answer | BideError] = []
+        self.error: BaseException | None = None
+        self.done = False
+
+    def weight(self) -> tuple[int, int]:
+        """Jobs and bytes that this adds to a commit, at least."""
+        puts = [command.jobs for command in self.commands if isinstance(command, Put)]
+        return sum(map(len, puts)), sum(len(new.args) for jobs in puts for new in jobs)
+
+
+class Store:
+    """The log and index of one store, shared by all threads of this process.
+
+    Args:
+        open_parts: Opens the index's tables and the log; called on first
+            use, and again in a child of a fork.
+        path: Names the store in errors.
+    """
+
+    def __init__(self, open_parts: Callable[[], tuple[Environment, Log]], *, path: str) -> None:
+        self._open_parts = open_parts
+        self.path = path
+        self._closed = False
+        self._broken: StoreError | None = None
+        self._start_afresh()
+        watch_forks(self)
+
+    def _start_afresh(self) -> None:
+        self._parts: tuple[Environment, Log] | None = None
+        self._lock = threading.Lock()  # LMDB, and everything below it
+        self._sync_lock = threading.Lock()  # taken after _lock, never before
+        self._line: deque[_Caller] = deque()
+        self._appended_end = 0
+        self._synced_end = 0
+        self._ticker: threading.Thread | None = None
+        self._dirty = threading.Event()
+
+    def submit(
+        self, commands: Sequence[Command], now_ms: int, *, sync: Sync
+    ) -> list[Answer | BideError]:
+        """Carry out *commands* in one transaction, together with those of other callers.
+
+        Returns:
+            For each command its answer, or the `JobError` that refused it.
+
+        Raises:
+            StoreError: Nothing of it was done; or, from a sync that failed,
+                what was done may be lost with the machine's power.
+        """
+        caller = _Caller(commands, now_ms)
+        self._line.append(caller)
+        with self._lock:
+            while not caller.done:
+                self._commit_group()
+            end = self._appended_end
+        if caller.error is not None:
+            raise caller.error
+        if sync == "always":
+            self._sync_to(end)
+        elif sync == "interval":
+            self._sync_soon()
+        return caller.answers
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[IndexView]:
+        """The index as it is now. Short use only: commits wait meanwhile."""
+        with self._lock:
+            environment, _ = self._open()
+            try:
+                with environment.begin(write=False) as txn:
+                    yield IndexView(txn, environment.tables)
+            except lmdb.Error as error:
+                raise index_error(error, self.path) from error
+
+    def sync(self) -> None:
+        """Put on the disk all that this process has committed."""
+        self._sync_to(self._appended_end)
+
+    def close(self) -> None:
+        """Sync, and let go of the files. Closing twice is harmless."""
+        if self._closed:
+            return
+        try:
+            if self._broken is None:
+                self.sync()
+        finally:
+            with self._lock, self._sync_lock:
+                self._closed = True
+                self._dirty.set()
+                if self._parts is not None:
+                    environment, log = self._parts
+                    self._parts = None
+                    environment.close()
+                    log.close()
+
+    def before_fork(self) -> None:
+        self._lock.acquire()
+        self._sync_lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._sync_lock.release()
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        # Both locks are held, so nothing was under way. LMDB knows its own
+        # process by its pid and touches nothing of the parent's here.
+        if self._parts is not None:
+            environment, log = self._parts
+            environment.close()
+            log.close()
+        self._start_afresh()
+
+    def _open(self) -> tuple[Environment, Log]:
+        if self._closed:
+            raise StoreClosed(f"{self.path}: the store was closed; open a new App", path=self.path)
+        if self._broken is not None:
+            raise StoreClosed(
+                f"{self.path}: the store closed itself: {self._broken}", path=self.path
+            ) from self._broken
+        if self._parts is None:
+            self._parts = self._open_parts()
+        return self._parts
+
+    def _take_group(self) -> list[_Caller]:
+        group: list[_Caller] = []
+        jobs = size = 0
+        while self._line:
+            caller = self._line[0]
+            more_jobs, more_size = caller.weight()
+            jobs, size = jobs + more_jobs, size + more_size
+            if group and (jobs > GROUP_JOBS_MAX or size > GROUP_SIZE_MAX):
+                break
+            group.append(self._line.popleft())
+        return group
+
+    def _commit_group(self) -> None:
+        """Commit the head of the line. Each caller in it is done, or still in line."""
+        group = self._take_group()
+        try:
+            self._commit(group)
+        except Exception as error:  # noqa: BLE001  each caller raises it in its own thread
+            if len(group) == 1 or self._broken is not None:
+                for caller in group:
+                    caller.error = error
+                    caller.done = True
+            else:
+                for caller in group:  # one that can't be done must not undo the others
+                    self._commit_alone(caller)
+        except BaseException:
+            # An interrupt, from outside or from a task's timeout, in the thread
+            # that commits for others: what it has not done stays in line.
+            self._line.extendleft(caller for caller in reversed(group) if not caller.done)
+            raise
+
+    def _commit_alone(self, caller: _Caller) -> None:
+        try:
+            self._commit([caller])
+        except Exception as error:  # noqa: BLE001  raised by the caller's own thread
+            caller.error = error
+            caller.done = True
+
+    def _commit(self, group: Sequence[_Caller]) -> None:
+        environment, log = self._open()
+        after = START
+        try:
+            with environment.begin(write=True) as txn:
+                view = IndexView(txn, environment.tables)
+                applier = Applier(txn, environment.tables)
+                entries: list[Entry] = []
+                for caller in group:
+                    caller.answers = [
+                        _carry_out(command, caller.now_ms, view, applier, entries)
+                        for command in caller.commands
+                    ]
+                if entries:
+                    body = encode_commit(entries)
+                    after = log.append(body, view.position(), group[0].now_ms)
+                    applier.finish(after)
+        except lmdb.Error as error:
+            raise index_error(error, self.path) from error
+        except StoreFailed as error:
+            self._broken = error
+            raise
+        except Exception:
+            raise
+        except BaseException:
+            if after != START and self._position(environment) == after:
+                self._settle_group(group, after)  # interrupted just behind the commit
+            raise
+        self._settle_group(group, after)
+
+    def _settle_group(self, group: Sequence[_Caller], after: Position) -> None:
+        self._appended_end = max(self._appended_end, after.end)
+        for caller in group:
+            caller.done = True
+
+    def _position(self, environment: Environment) -> Position:
+        with environment.begin(write=False) as txn:
+            return IndexView(txn, environment.tables).position()
+
+    def _sync_to(self, end: int) -> None:
+        with self._sync_lock:
+            if self._synced_end >= end or self._parts is None:
+                return
+            if self._broken is not None:
+                raise self._broken
+            goal = self._appended_end
+            try:
+                self._parts[1].sync()
+            except StoreFailed as error:
+                self._broken = error
+                raise
+            self._synced_end = goal
+
+    def _sync_soon(self) -> None:
+        self._dirty.set()
+        if self._ticker is None:
+            self._ticker = threading.Thread(target=self._tick, name="bide-sync", daemon=True)
+            self._ticker.start()
+
+    def _tick(self) -> None:
+        """Sync within the interval after every put, until the store closes."""
+        pause = threading.Event()
+        while self._dirty.wait() and not self._closed and self._broken is None:
+            pause.wait(SYNC_INTERVAL_S / 2)
+            self._dirty.clear()
+            with contextlib.suppress(StoreFailed):  # kept in _broken: the next call says it
+                self._sync_to(self._appended_end)
+
+
+def _carry_out(
+    command: Command,
+    now_ms: int,
+    view: IndexView,
+    applier: Applier,
+    entries: list[Entry],
+) -> Answer | BideError:
+    """Decide one command, applying each fact before the next is asked for."""
+    before = len(entries)
+    decision = decide(command, view, now_ms)
+    try:
+        while True:
+            fact = next(decision)
+            rows = encode_rows(fact)
+            applier.apply(fact, rows)
+            entries.append((fact, rows))
+    except StopIteration as stop:
+        answer: Answer = stop.value
+        return answer
+    except (JobError, StoreError) as error:
+        assert len(entries) == before, "a refused command has changed something"
+        return error

@@ -1,0 +1,1 @@
+"""The worker: reserves due jobs, runs them, settles them."""

@@ -1,0 +1,32 @@
+"""How a worker runs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bide.errors import InvalidOption
+from bide.model.limits import LEASES_MAX, check_queue
+
+THREADS_MAX = LEASES_MAX // 2
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a `Worker`, checked when built."""
+
+    queues: tuple[str, ...] = ()
+    """Served in this order, strictly; empty: every queue that a task of the app names, sorted."""
+    threads: int = 8
+    burst: bool = False
+    """Stop once nothing is due and nothing runs."""
+    drain_timeout_s: float = 30.0
+    """How long a stopping worker lets its running jobs go on."""
+
+    def __post_init__(self) -> None:
+        for queue in self.queues:
+            check_queue(queue)
+        if len(set(self.queues)) < len(self.queues):
+            raise InvalidOption(f"queues {', '.join(self.queues)}: one is named twice")
+        if not 1 <= self.threads <= THREADS_MAX:
+            raise InvalidOption(f"threads {self.threads!r}: use 1 to {THREADS_MAX}")
+        if not self.drain_timeout_s >= 0:
+            raise InvalidOption(f"drain timeout {self.drain_timeout_s!r}: use 0 or more seconds")

@@ -1,0 +1,102 @@
+"""One run of one job: its task is called, and what comes of it becomes an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from bide.clock import Clock, random_unit
+from bide.jobs.context import Context
+from bide.jobs.outcome import Cancel, Fail, Retry, Snooze, TaskStopped, TaskTimeout
+from bide.jobs.task import Task
+from bide.model import commands as c
+from bide.model.job import Lease
+from bide.model.limits import SNOOZES_UNKNOWN_TASK_MAX
+from bide.model.retry import delay_unknown_task_ms
+
+
+class Runner:
+    """Runs jobs of *tasks*."""
+
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], clock: Clock) -> None:
+        self._tasks = tasks
+        self._clock = clock
+
+    def knows(self, lease: Lease) -> bool:
+        return lease.job.task in self._tasks
+
+    def unknown(self, lease: Lease) -> c.Outcome:
+        """What becomes of a job whose task this program does not have.
+
+        It waits: in a rolling deploy, another worker does have it.
+        """
+        snoozes = lease.job.snoozes
+        if snoozes >= SNOOZES_UNKNOWN_TASK_MAX:
+            return c.Exhausted(
+                f"task {lease.job.task!r} is unknown to the workers of queue {lease.job.queue!r}; "
+                "deploy one that has it, then kick the job"
+            )
+        return c.Snoozed(self._clock.now_ms() + delay_unknown_task_ms(snoozes))
+
+    def run(self, lease: Lease, context: Context) -> c.Outcome:
+        """Run the job, in this thread, to its end.
+
+        Raises:
+            TaskTimeout, TaskStopped: Came from outside, and ended it.
+        """
+        task = self._tasks[lease.job.task]
+        try:
+            args, kwargs = task.arguments.decode(lease.job.args, context)
+            result = task.function(*args, **kwargs)
+            if inspect.iscoroutine(result):
+                result = asyncio.run(result)
+        except (TaskTimeout, TaskStopped):
+            raise
+        except BaseException as error:  # noqa: BLE001  a task's SystemExit ends its run, not the worker
+            return self._asked_for(task, lease, error) or self._failed(task, lease, error)
+        return self._asked_for(task, lease, result) or _COMPLETED
+
+    def timed_out(self, lease: Lease) -> c.Outcome:
+        """What becomes of a job whose run took longer than it may."""
+        text = f"TaskTimeout: it ran longer than {lease.job.timeout_ms / 1000:g} s"
+        return self._retry(self._tasks[lease.job.task], lease, text)
+
+    def _asked_for(self, task: Task[..., Any], lease: Lease, said: object) -> c.Outcome | None:
+        """The outcome that the task asked for, by raising or returning *said*."""
+        match said:
+            case Retry(delay_ms=delay_ms, reason=reason):
+                return self._retry(task, lease, f"Retry: {reason}", delay_ms)
+            case Snooze(delay_ms=delay_ms):
+                return c.Snoozed(self._clock.now_ms() + delay_ms)
+            case Cancel():
+                return c.Dropped()
+            case Fail(reason=reason):
+                return c.Exhausted(f"Fail: {reason}")
+            case _:
+                return None
+
+    def _failed(self, task: Task[..., Any], lease: Lease, error: BaseException) -> c.Outcome:
+        text = "".join(traceback.format_exception(_without_our_frames(error)))
+        # What is no Exception (SystemExit, say) ended a run, and says nothing of the next.
+        if isinstance(error, task.retry_on) or not isinstance(error, Exception):
+            return self._retry(task, lease, text)
+        return c.Exhausted(text)
+
+    def _retry(
+        self, task: Task[..., Any], lease: Lease, text: str, delay_ms: int | None = None
+    ) -> c.Outcome:
+        if delay_ms is None:
+            delay_ms = task.retry.delay_ms(lease.attempt, random_unit())
+        return c.Retried(self._clock.now_ms() + delay_ms, text)
+
+
+_COMPLETED = c.Completed()
+
+
+def _without_our_frames(error: BaseException) -> BaseException:
+    """The error, its traceback starting in the user's code."""
+    below = error.__traceback__.tb_next if error.__traceback__ else None
+    return error.with_traceback(below) if below is not None else error

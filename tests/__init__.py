@@ -1,0 +1,1 @@
+"""bide's tests, one package for each kind."""

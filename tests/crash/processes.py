@@ -1,0 +1,120 @@
+"""Real processes on one store, and what is left when they have been killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from bide.format.commit import decode_commit
+from bide.format.identity import decode_identity
+from bide.model.facts import Fact, JobsCompleted
+from bide.storage.directory import Directory, open_directory
+from bide.storage.index import IndexView
+from bide.storage.recovery import rebuild
+from bide.storage.tables import TABLE_NAMES, MemoryTables, Table, Transaction
+
+ROOT = Path(__file__).parents[2]
+
+
+class Child:
+    """A process of the test, that speaks in lines."""
+
+    def __init__(self, path: Path, *args: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", *args],
+            cwd=ROOT,
+            env=os.environ | {"BIDE_URL": path.as_uri()},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self._lines = self.process.stdout
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def read(self, count: int) -> list[list[str]]:
+        """The next *count* lines, in words; blocks until they are there."""
+        lines = [self._lines.readline().split() for _ in range(count)]
+        assert all(lines), f"{self.process.args} ended too early, or spoke an empty line"
+        return lines
+
+    def read_starts(self, count: int) -> list[list[str]]:
+        """The next *count* lines that tell of a run's start."""
+        starts: list[list[str]] = []
+        while len(starts) < count:
+            (words,) = self.read(1)
+            starts += [words] if words[:1] == ["start"] else []
+        return starts
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def rest(self) -> list[list[str]]:
+        """What it still said; waits for its end."""
+        lines = [line.split() for line in self._lines if line.endswith("\n")]
+        self._lines.close()
+        self.process.wait()
+        return lines
+
+
+def putter(path: Path, first: int, batch: int) -> Child:
+    return Child(path, "tests.crash.putter", str(first), str(batch))
+
+
+def worker(path: Path, *options: str) -> Child:
+    return Child(path, "bide.cli", "worker", "tests.crash.app:app", *options)
+
+
+def directory_of(path: Path) -> Directory:
+    identity = decode_identity((path / "bide.json").read_bytes())
+    return open_directory(path, create=False, new_identity=identity)
+
+
+def facts(path: Path) -> Iterator[Fact]:
+    """Every fact in the store's log, oldest first."""
+    tables, log = directory_of(path).open_parts()
+    try:
+        with tables.begin(write=False) as txn:
+            until = IndexView(txn, tables.tables).position()
+        for record, _ in log.read(until):
+            for fact, _ in decode_commit(record.body):
+                yield fact
+    finally:
+        log.close()
+        tables.close()
+
+
+def completions(path: Path) -> list[int]:
+    """The ids of all jobs that were settled as done, as often as they were."""
+    return [job.id for fact in facts(path) if isinstance(fact, JobsCompleted) for job in fact.jobs]
+
+
+def check_store(path: Path) -> None:
+    """The law: what the log makes anew is what the index says, in every row."""
+    directory = directory_of(path)
+    tables, log = directory.open_parts()
+    anew = MemoryTables()
+    try:
+        with tables.begin(write=False) as txn:
+            until = IndexView(txn, tables.tables).position()
+        rebuild(log, anew, until)
+        with tables.begin(write=False) as txn, anew.begin(write=False) as other:
+            for name in TABLE_NAMES:
+                rows = list(_rows(txn, tables.tables[name]))
+                assert rows == list(_rows(other, anew.tables[name])), f"table {name} differs"
+    finally:
+        log.close()
+        tables.close()
+
+
+def _rows(txn: Transaction, table: Table) -> Iterator[tuple[bytes, bytes]]:
+    cursor = txn.cursor(db=table)
+    found = cursor.set_range(b"\0")
+    while found:
+        yield bytes(cursor.key()), bytes(cursor.value())
+        found = cursor.next()
