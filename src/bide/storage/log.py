@@ -224,7 +224,7 @@ class SegmentLog:
         """Have zeros from *start* on, and space for *size* bytes.
 
         Space is taken ahead, since a sync that need not record a new file
-        size is a quarter faster. What a dead writer or a failed transaction
+        size is faster. What a dead writer or a failed transaction
         left is dropped: nothing but zeros ever stands behind the log's end.
         """
         file_size = self._disk.size(self._fd)
