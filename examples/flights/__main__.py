@@ -59,10 +59,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--kill-at", type=float, default=0.5, help="share of the time before the kill (0.5)")
     add("--keep", type=Path, metavar="DIR", help="keep store, runs and logs in this new directory")
     options = parser.parse_args(arguments)
-    if not options.seconds > 0:
-        parser.error("--seconds: use more than 0")
+    if not 0 < options.seconds <= 86_400:
+        parser.error("--seconds: use more than 0, and at most a day")
     if not 0 <= options.kill_at <= 1:
         parser.error("--kill-at: use 0 to 1")
+    if options.keep is not None and options.keep.exists():
+        parser.error("--keep: name a directory that is not there yet")
     options.flights = read_flights(options.first, options.last)
     if not options.flights:
         parser.error(f"the file has no flights from {options.first} to {options.last}")

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 
 from examples.flights.data import Flight
-from examples.flights.expected import Answer
+from examples.flights.expected import BOARDING_MIN, MINUTE_MS, Answer
 from examples.flights.runs import Run
 from examples.flights.verdict import percentile
 
@@ -57,7 +57,7 @@ class Timetable:
     def __init__(self, flights: Iterable[Flight], answer: Answer) -> None:
         rows = []
         for flight in flights:
-            scheduled_ms = int(flight.departs.timestamp()) * 1000
+            scheduled_ms = int(flight.departs.timestamp()) * 1000 - BOARDING_MIN * MINUTE_MS
             rows.append((answer.boards_ms.get(flight.key, scheduled_ms), flight.key, flight))
         self._rows = sorted(rows)
         self.end_ms = self._rows[-1][0]

@@ -23,7 +23,7 @@ PUT_BEFORE = timedelta(days=7)
 TICK_S = 0.05
 WORKERS = 2
 
-WATCH_S = 0.0005
+WATCH_S = 0.0001
 """How closely a worker is watched, to be killed in the middle of a job."""
 
 BUSY_S_MAX = 2.0
@@ -94,8 +94,11 @@ class Replay:
                 if self.killed is None and now_s >= self._kill_s:
                     self._kill_one(crew)
                 crew.check()
-                self._show(crew, now_s)
+                if now_s >= self._show_s:
+                    self._show(crew)
                 self._pause.wait(TICK_S)
+            self._read_noted()
+            self._show(crew)
 
     def _is_over(self) -> bool:
         """Whether all jobs are put and gone, or should long have been."""
@@ -131,13 +134,11 @@ class Replay:
         heir = crew.start()
         self._screen.say(
             f"worker {victim.number} (pid {victim.pid}) was killed with SIGKILL; "
-            f"worker {heir.number} (pid {heir.pid}) takes its place"
+            f"worker {heir.number} (pid {heir.pid}) replaces it"
         )
 
-    def _show(self, crew: Crew, now_s: float) -> None:
-        if now_s < self._show_s:
-            return
-        self._show_s = now_s + self._screen.interval_s
+    def _show(self, crew: Crew) -> None:
+        self._show_s = self._clock.monotonic() + self._screen.interval_s
         now_ms = self._clock.now_ms()
         self._screen.show(
             Scene(

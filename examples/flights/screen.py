@@ -21,7 +21,8 @@ from examples.flights.data import NEW_YORK, Flight
 NEXT_SHOWN = 8
 """How many departures the board shows."""
 
-BAR_WIDTH = 40
+BAR_WIDTH = 30
+BOARD_WIDTH = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,7 @@ class PlainScreen:
     def show(self, scene: Scene) -> None:
         self.say(
             f"{local_time(scene.now_ms)}  boarded {scene.boarded:,} of {scene.boardings:,}  "
-            f"{scene.jobs_per_s:,.0f} jobs/s  "
-            f"late p50 {scene.p50_ms:.1f} ms p99 {scene.p99_ms:.1f} ms"
+            f"{scene.jobs_per_s:,.0f} jobs/s  {lateness(scene)}".rstrip()
         )
 
     def say(self, text: str) -> None:
@@ -123,6 +123,13 @@ def local_time(at_ms: int) -> str:
     return f"{datetime.fromtimestamp(at_ms / 1000, tz=NEW_YORK):%a %d %b %H:%M}"
 
 
+def lateness(scene: Scene) -> str:
+    """How late the boardings were so far; empty before the first."""
+    if not scene.boarded:
+        return ""
+    return f"late p50 {scene.p50_ms:.1f} ms, p99 {scene.p99_ms:.1f} ms"
+
+
 def remark(flight: Flight) -> Text:
     """What the board says beside a flight."""
     match flight.delay_min:
@@ -147,13 +154,13 @@ def draw(scene: Scene, said: Sequence[str]) -> Group:
     )
     numbers = Text(
         f"{scene.put:,} of {scene.flights:,} flights put   {scene.jobs_per_s:,.0f} jobs/s   "
-        f"late p50 {scene.p50_ms:.1f} ms, p99 {scene.p99_ms:.1f} ms"
+        f"{lateness(scene)}"
     )
     return Group(
         Panel(
             Group(head, numbers, Text(), _departures(scene), Text(), _workers(scene)),
             title="A month of departures from New York",
-            width=100,
+            width=BOARD_WIDTH,
         ),
         *(Text(text, "magenta") for text in said),
     )

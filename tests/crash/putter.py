@@ -12,7 +12,7 @@ from tests.crash.app import app, note, tell
 def main(first: int, batch: int) -> None:
     for number in count(first, batch):
         if batch == 1:
-            tell(number, note.using(delay=number % 3).enqueue(number, 0).id)
+            tell(number, note.using(delay=number % 3 * 3600).enqueue(number, 0).id)
         else:
             numbers = range(number, number + batch)
             handles = app.enqueue_many(note.request(n, 0) for n in numbers)

@@ -11,6 +11,8 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from msgspec.structs import replace
+
 from bide.backends import listing
 from bide.backends.port import (
     Attendance,
@@ -58,9 +60,12 @@ class Embedded:
         check_batch(len(jobs), sum(len(new.args) for new in jobs))
         if not jobs:
             return ()
-        answer = self._submit(c.Put(tuple(jobs)), sync or self._sync)
+        (answer,), end = self._store.commit((c.Put(tuple(jobs)),), self.clock.now_ms())
+        results = _checked(answer)
+        # Before the sync: a worker may well start the job meanwhile.
         self._ring_for(min(new.due_ms for new in jobs))
-        return cast("tuple[c.PutResult, ...]", answer)
+        self._store.persist(end, sync or self._sync)
+        return cast("tuple[c.PutResult, ...]", results)
 
     def attend(self, queues: Sequence[str]) -> Attendance:
         with self._store.view() as view:
@@ -90,7 +95,7 @@ class Embedded:
             commands.append(c.Reserve(owner, tuple(queues), limit))
         if not commands:
             return Reserved((), ())
-        answers = self._store.submit(commands, now_ms, sync=self._sync if settlements else "never")
+        answers, _ = self._store.commit(commands, now_ms)
         refused: tuple[BideError | None, ...] = ()
         leases: tuple[Lease, ...] = ()
         if settlements:
@@ -103,6 +108,9 @@ class Embedded:
         if answers:
             leases = cast("tuple[Lease, ...]", _checked(answers.pop()))
         return Reserved(leases, refused)
+
+    def sync(self) -> None:
+        self._store.persist(self._store.end, self._sync)
 
     def lost(self, leases: Sequence[Lease]) -> frozenset[int]:
         with self._store.view() as view:
@@ -149,7 +157,10 @@ class Embedded:
 
     def stats(self) -> Stats:
         with self._store.view() as view:
-            return listing.stats(view, self.clock.now_ms())
+            stats = listing.stats(view, self.clock.now_ms())
+        # A dead one is known until a living one has taken its jobs back.
+        alive = tuple(owner for owner in stats.owners if self._presence.is_alive(owner.token))
+        return replace(stats, owners=alive)
 
     def tick(self, queues: Sequence[str]) -> int | None:
         with self._store.view() as view:

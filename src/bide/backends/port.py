@@ -68,6 +68,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
     queues: tuple[QueueStats, ...]
     owners: tuple[Owner, ...]
+    """The worker processes that live."""
 
 
 class Reserved(msgspec.Struct, frozen=True):
@@ -137,9 +138,16 @@ class Backend(Protocol):
     ) -> Reserved:
         """End leases of *owner*, and lease it up to *limit* due jobs, in one transaction.
 
+        What it has settled is stored, and safe from the machine's crash
+        once `sync` returns.
+
         The first queue that has due jobs is served first; within a queue
         the higher priority, then the earlier due time, then the lower id.
         """
+        ...
+
+    def sync(self) -> None:
+        """Have every settlement so far as durable as the store was opened to make it."""
         ...
 
     def lost(self, leases: Sequence[Lease]) -> frozenset[int]:

@@ -71,12 +71,9 @@ def list_jobs(
     jobs: list[JobInfo] = []
     unreadable: list[int] = []
     while cursor.states and (room := limit - len(jobs) - len(unreadable)) > 0:
-        try:
-            page = app.jobs(
-                cursor.states[0], queue=queue, limit=min(room, PAGE_COUNT_MAX), after=cursor.after
-            )
-        except msgspec.MsgspecError:
-            raise InvalidOption(f"--after {after}: use what an earlier call printed") from None
+        page = app.jobs(
+            cursor.states[0], queue=queue, limit=min(room, PAGE_COUNT_MAX), after=cursor.after
+        )
         jobs += page.jobs
         unreadable += page.unreadable
         states_left = cursor.states if page.next else cursor.states[1:]

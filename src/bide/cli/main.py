@@ -7,13 +7,11 @@ are imported when it runs: ``bide --help`` must not pay for them.
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import sys
 from typing import Any, NoReturn
 
 import click
-from click.exceptions import Exit, NoArgsIsHelpError
 
 from bide.cli import output
 from bide.cli.change_commands import cancel, kick
@@ -52,37 +50,21 @@ class Bide(click.Group):
         extra["standalone_mode"] = False
         try:
             code = super().main(*args, **extra)
-        except NoArgsIsHelpError as error:
-            click.echo(error.format_message(), err=True)
-            code = WRONG_CALL
         except click.ClickException as error:
             output.print_error(error.format_message())
             if isinstance(error, click.UsageError) and error.ctx is not None:
                 click.echo(f"Try '{error.ctx.command_path} --help'.", err=True)
             code = error.exit_code
+        except UsageError as error:
+            output.print_error(str(error))
+            code = WRONG_CALL
+        except (BideError, OSError) as error:
+            output.print_error(str(error))
+            code = NOT_DONE
         except click.Abort:  # what click makes of KeyboardInterrupt
             code = INTERRUPTED
+        output.flush()
         sys.exit(code if isinstance(code, int) else DONE)
-
-    def invoke(self, ctx: click.Context) -> int:
-        """Run the command; returns the exit code."""
-        try:
-            super().invoke(ctx)
-            sys.stdout.flush()
-        except Exit as leaving:
-            return leaving.exit_code
-        except BideError as error:
-            output.print_error(str(error))
-            return WRONG_CALL if isinstance(error, UsageError) else NOT_DONE
-        except OSError as error:
-            if error.errno != errno.EPIPE and not isinstance(error, output.OutputFailed):
-                raise
-            output.abandon()
-            if error.errno == errno.EPIPE:
-                return DONE  # whoever read our output has seen enough
-            output.print_error(str(error))
-            return NOT_DONE
-        return DONE
 
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, value: object) -> None:
@@ -98,7 +80,11 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, value: objec
 
 
 @click.group(
-    cls=Bide, name="bide", epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Bide,
+    name="bide",
+    no_args_is_help=False,  # no command is an error like any other
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_EPILOG,
 )
 @click.option(
     "--version",

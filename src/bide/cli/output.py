@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -17,31 +15,21 @@ from bide.cli.phrases import printable
 NEWLINE = "\n"
 
 
-class OutputFailed(OSError):
-    """Stdout can't be written, for another reason than that nobody reads it any more."""
-
-
-@contextmanager
-def writing() -> Iterator[None]:
-    """A block that writes to stdout.
+def print_line(text: str) -> None:
+    """A result for people.
 
     Raises:
-        BrokenPipeError: Nobody reads it any more.
-        OutputFailed: It fails otherwise: a full disk.
+        Exit: Nobody reads stdout any more: a reader that has seen enough.
+        click.ClickException: It can't be written otherwise: a full disk.
     """
     try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputFailed(error.errno, f"the output can't be written: {error.strerror}") from error
-
-
-def print_line(text: str) -> None:
-    """A result for people."""
-    with writing():
         click.echo(text)
+    except BrokenPipeError:
+        _abandon_stdout()
+        raise Exit(0) from None
+    except OSError as error:
+        _abandon_stdout()
+        raise click.ClickException(f"the output can't be written: {error.strerror}") from error
 
 
 def print_json(document: Any) -> None:
@@ -65,8 +53,16 @@ def exit_with(code: int) -> None:
         raise Exit(code)
 
 
-def abandon() -> None:
-    """Point stdout at nothing, so that the interpreter does not fail in flushing it as it ends."""
+def flush() -> None:
+    """Write what stdout still holds, or drop it: the interpreter would fail over it as it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _abandon_stdout()
+
+
+def _abandon_stdout() -> None:
+    """Point stdout at nothing."""
     try:
         fd = sys.stdout.fileno()
     except (OSError, ValueError):

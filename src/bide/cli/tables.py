@@ -190,7 +190,7 @@ def _print(*parts: Table | Text) -> None:
             file=picture,
             width=stdout.width,
             force_terminal=True,
-            color_system=stdout.color_system,  # type: ignore[arg-type]  its own answer
+            color_system=stdout.color_system,  # type: ignore[arg-type]  # what it says itself
         )
     else:
         console = Console(file=picture, width=_PIPE_WIDTH, force_terminal=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import sys
@@ -113,6 +114,9 @@ def worker(
         backend.close()
     counts = ", ".join(f"{count} {name}" for name, count in asdict(summary).items())
     output.print_line(f"bide worker ended: {counts}")
+    if summary.stuck:
+        sys.stdout.flush()
+        os._exit(0)  # an exit would join threads that a stuck task has started, and wait for ever
 
 
 def _log_to_stderr(level: str) -> None:
@@ -136,14 +140,13 @@ def _stopping_on_signals(working: Worker) -> Iterator[None]:
 
     After it a signal ends the process, whatever may still hold it up.
     """
-    is_stopping = False
+    signals = itertools.count(1)
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
-        nonlocal is_stopping
-        working.stop(now=is_stopping)
+        is_second = next(signals) > 1  # in one step: a signal may come while one is handled
+        working.stop(now=is_second)
         with contextlib.suppress(OSError):  # not by sys.stderr: this may have interrupted it
-            os.write(2, _STOPPING_NOW if is_stopping else _STOPPING)
-        is_stopping = True
+            os.write(2, _STOPPING_NOW if is_second else _STOPPING)
 
     before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
     try:

@@ -25,6 +25,7 @@ whenever the row is read. The same bytes stand in the log.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from zlib import crc32
 
 import msgspec
@@ -85,6 +86,7 @@ def decode_job(row: bytes, job_id: int | None = None) -> Job:
     raise CorruptIndex(f"job {job_id}: its stored row is damaged")
 
 
+@lru_cache(maxsize=1024)
 def encode_queue(queue: str) -> bytes:
     """The queue's name as the start of a key."""
     name = queue.encode()

@@ -12,7 +12,14 @@ from weakref import WeakKeyDictionary
 
 from bide.backends.port import Backend, JobInfo, Page, Stats, Sync
 from bide.clock import Clock, SystemClock
-from bide.errors import BideError, DuplicateTask, InvalidOption, InvalidUrl, JobNotFound
+from bide.errors import (
+    BideError,
+    DuplicateTask,
+    InvalidOption,
+    InvalidUrl,
+    JobNotFound,
+    StoreClosed,
+)
 from bide.jobs.context import Context
 from bide.jobs.handle import Handle
 from bide.jobs.merger import Merger
@@ -91,6 +98,7 @@ class App:
         self._opener = opener
         self._sync: Sync | None = sync
         self._create = True
+        self._closed = False
         self._lock = threading.Lock()
         self._backend: Backend | None = None
         self._mergers: WeakKeyDictionary[asyncio.AbstractEventLoop, Merger] = WeakKeyDictionary()
@@ -117,6 +125,10 @@ class App:
         if self._backend is None:
             with self._lock:
                 if self._backend is None:
+                    if self._closed:
+                        raise StoreClosed(
+                            "this App was closed; make a new one", path=self.url or ""
+                        )
                     if self.url is None:
                         raise InvalidUrl(
                             'the App has no store: write App("file:///path/to/jobs"), or set '
@@ -129,7 +141,10 @@ class App:
 
     def close(self) -> None:
         """Let go of the store; afterwards each call on it raises `StoreClosed`."""
-        self.backend.close()
+        with self._lock:
+            self._closed = True
+            if self._backend is not None:
+                self._backend.close()
 
     @overload
     def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...

@@ -35,7 +35,7 @@ class Handle:
         self._app = app
         self.id = job_id
         self.outcome = outcome
-        """"put"; "skipped": this is the job that held the key; "replaced": that one was withdrawn."""
+        """What became of the put; "skipped": this is the job that held the key."""
 
     def __repr__(self) -> str:
         return f"<Handle of job {self.id} ({self.outcome})>"

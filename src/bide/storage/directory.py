@@ -99,7 +99,7 @@ def open_directory(
             identity = _create(path, new_identity)
         if identity is None:
             raise NotAStore(
-                f"{path}: no store there; `bide.App` makes one when it first puts a job",
+                f"{path}: no store there; a program that uses `bide.App` makes one",
                 path=str(path),
             )
         if not os.access(path / "index", os.W_OK):

@@ -158,7 +158,7 @@ class SegmentLog:
             is_last = until is None and base == bases[-1]
             if is_last:
                 return
-            if end != base + len(data):
+            if end == base or end != base + len(data):
                 raise CorruptRecord(
                     f"{path}: it ends within the record at {end}", path=str(path), offset=end
                 )
@@ -175,7 +175,10 @@ class SegmentLog:
             if head.chain != chain or head.store_id != self._store_id:
                 raise CorruptRecord(f"segment at {base}: it is not this log's", offset=base)
             offset = base + HEAD_SIZE
-            while (decoded := decode_record(data, offset - base, offset=offset)) is not None:
+            while not _is_reserved(data, offset - base):
+                decoded = decode_record(data, offset - base, offset=offset)
+                if decoded is None:
+                    return
                 record, end = decoded
                 if record.chain != chain:
                     raise CorruptRecord(
@@ -250,6 +253,11 @@ class SegmentLog:
             if self._fd >= 0:
                 self._disk.close(self._fd)
             self._fd, self._base, self._file = fd, base, self._path / segment_name(base)
+
+
+def _is_reserved(data: memoryview, start: int) -> bool:
+    """Whether nothing stands from byte *start* on but space taken ahead."""
+    return not any(data[start : start + _LEFT_SIZE]) and not any(data[start:])
 
 
 class MemoryLog:

@@ -91,6 +91,8 @@ class Store:
         self._lock = threading.Lock()  # LMDB, and everything below it
         self._sync_lock = threading.Lock()  # taken after _lock, never before
         self._line: deque[_Caller] = deque()
+        self._syncing = False
+        self._sync_over = _held_lock()  # released, and replaced, when a sync is over
         self._appended_end = 0
         self._synced_end = 0
         self._ticker: threading.Thread | None = None
@@ -99,14 +101,22 @@ class Store:
     def submit(
         self, commands: Sequence[Command], now_ms: int, *, sync: Sync
     ) -> list[Answer | BideError]:
+        """`commit`, and `persist` as *sync* says."""
+        answers, end = self.commit(commands, now_ms)
+        self.persist(end, sync)
+        return answers
+
+    def commit(
+        self, commands: Sequence[Command], now_ms: int
+    ) -> tuple[list[Answer | BideError], int]:
         """Carry out *commands* in one transaction, together with those of other callers.
 
         Returns:
-            For each command its answer, or the `JobError` that refused it.
+            For each command its answer, or the `JobError` that refused it;
+            and the log offset to `persist`.
 
         Raises:
-            StoreError: Nothing of it was done; or, from a sync that failed,
-                what was done may be lost with the machine's power.
+            StoreError: Nothing of it was done.
         """
         caller = _Caller(commands, now_ms)
         self._line.append(caller)
@@ -116,11 +126,18 @@ class Store:
             end = self._appended_end
         if caller.error is not None:
             raise caller.error
+        return caller.answers, end
+
+    def persist(self, end: int, sync: Sync) -> None:
+        """Put the log up to offset *end* on the disk, in the way that *sync* says.
+
+        Raises:
+            StoreFailed: It may be lost with the machine's power.
+        """
         if sync == "always":
             self._sync_to(end)
         elif sync == "interval":
             self._sync_soon()
-        return caller.answers
 
     @contextlib.contextmanager
     def view(self) -> Iterator[IndexView]:
@@ -133,9 +150,10 @@ class Store:
             except lmdb.Error as error:
                 raise index_error(error, self.path) from error
 
-    def sync(self) -> None:
-        """Put on the disk all that this process has committed."""
-        self._sync_to(self._appended_end)
+    @property
+    def end(self) -> int:
+        """The log offset behind all that this process has committed."""
+        return self._appended_end
 
     def close(self) -> None:
         """Sync, and let go of the files. Closing twice is harmless."""
@@ -143,7 +161,7 @@ class Store:
             return
         try:
             if self._broken is None:
-                self.sync()
+                self._sync_to(self._appended_end)
         finally:
             with self._lock, self._sync_lock:
                 self._closed = True
@@ -260,18 +278,35 @@ class Store:
             return IndexView(txn, environment.tables).position()
 
     def _sync_to(self, end: int) -> None:
-        with self._sync_lock:
-            if self._synced_end >= end or self._parts is None:
-                return
-            if self._broken is not None:
-                raise self._broken
-            goal = self._appended_end
-            try:
-                self._parts[1].sync()
-            except StoreFailed as error:
-                self._broken = error
-                raise
+        """Have the log on the disk up to *end*, by a sync of this thread's or of another's."""
+        while self._synced_end < end:
+            over = self._sync_over  # before the question: whoever makes it true will release it
+            if self._syncing:
+                # Not on _sync_lock: whoever came later might get that first, and
+                # this thread would sit through a sync that it has no need of.
+                with over:
+                    continue
+            with self._sync_lock:
+                if self._synced_end >= end or self._parts is None:
+                    return
+                if self._broken is not None:
+                    raise self._broken
+                self._sync_once(self._parts[1])
+
+    def _sync_once(self, log: Log) -> None:
+        over, next_over = self._sync_over, _held_lock()
+        goal = self._appended_end
+        try:
+            self._syncing = True
+            log.sync()
             self._synced_end = goal
+        except StoreFailed as error:
+            self._broken = error
+            raise
+        finally:
+            # No call before the release: an interrupt of this thread can't come in between.
+            self._sync_over, self._syncing = next_over, False
+            over.release()
 
     def _sync_soon(self) -> None:
         self._dirty.set()
@@ -287,6 +322,12 @@ class Store:
             self._dirty.clear()
             with contextlib.suppress(StoreFailed):  # kept in _broken: the next call says it
                 self._sync_to(self._appended_end)
+
+
+def _held_lock() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 def _carry_out(

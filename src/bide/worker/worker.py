@@ -57,7 +57,9 @@ class WorkerSummary(msgspec.Struct):
     snoozed: int = 0
     cancelled: int = 0
     unsettled: int = 0
-    """Runs whose outcome did not count: cancelled meanwhile, or given up on stopping."""
+    """Runs whose outcome did not count: cancelled meanwhile, or stopped on the way."""
+    stuck: int = 0
+    """Runs that would not stop: they end, and run again, once this process ends."""
 
 
 class Worker:
@@ -84,7 +86,8 @@ class Worker:
         running ones go on for the drain timeout; *now*: not any longer.
         Stopping twice is harmless.
         """
-        self._stop_now |= now
+        if now:  # no read-and-write: a second signal may come in the midst of the first
+            self._stop_now = True
         self._stopping = True
         attendance = self._attendance
         if attendance is not None:
@@ -147,6 +150,7 @@ class _Loop:
         self._handed_out_s = 0.0
         self._looked_s = float("-inf")
         self._is_full = False
+        self._has_settled = False
 
     def turn(self) -> None:
         """Settle what has ended and reserve what there is room for; sleep if there was nothing."""
@@ -155,6 +159,7 @@ class _Loop:
         leases = self._exchange(room)
         for lease in leases:
             self._hand_out(lease)
+        self._sync()  # now that the threads have work again
         if leases:
             self._handed_out_s = now_s
             self.is_idle = False
@@ -178,6 +183,7 @@ class _Loop:
         while True:
             now_s = self._begin_turn()
             self._exchange(room=0)
+            self._sync()
             if not (self.executor.in_hand or self._ended or self._returned):
                 return True
             if is_urgent() or now_s - start_s >= self._options.drain_timeout_s:
@@ -185,7 +191,7 @@ class _Loop:
                 self.executor.interrupt_all(now_s)
             if interrupted_s is not None and now_s - interrupted_s > GRACE_S:
                 stuck = self.executor.abandon()
-                self.summary.unsettled += stuck
+                self.summary.stuck += stuck
                 logger.warning("%d jobs do not stop; they run again once this process ends", stuck)
                 return False
             self._sleep(None)
@@ -243,11 +249,17 @@ class _Loop:
         if self._is_full:
             self._is_full = False
             logger.info("the store has space again")
+        self._has_settled = bool(settlements)
         for ended, refused in zip(self._ended, reserved.refused, strict=False):
             self._account(ended, refused)
         self._ended.clear()
         self._returned.clear()
         return reserved.leases
+
+    def _sync(self) -> None:
+        if self._has_settled:
+            self._has_settled = False
+            self._backend.sync()
 
     def _account(self, ended: Ended, refused: BideError | None) -> None:
         self._attendance.clear(ended.mark)
@@ -318,7 +330,9 @@ class _Loop:
 def _choose_queues(tasks: Iterable[Task[..., Any]], wanted: tuple[str, ...]) -> tuple[str, ...]:
     known = sorted({task.options.queue for task in tasks})
     if not known:
-        raise InvalidOption("the app has no task: decorate a function with @app.task")
+        raise InvalidOption(
+            "the app has no task: decorate functions with @app.task, in modules that it imports"
+        )
     for queue in wanted:
         if queue not in known:
             raise UnknownQueue(

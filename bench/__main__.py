@@ -1,0 +1,69 @@
+"""``python -m bench``: measure, compare, and say which goals are reached.
+
+``QUICK=1`` in the environment does less of everything, in under half a minute.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.machine import describe_machine
+from bench.plan import MEASUREMENTS
+from bench.report import Document, Progress, conclude, summary_table, verdict_lines, write_document
+from bench.scene import ROOT, open_scene
+from bench.series import Measurement, Results
+from bench.sizes import FULL, QUICK, Sizes
+
+RESULTS = Path(__file__).with_name("results.json")
+
+
+def run(
+    sizes: Sizes,
+    console: Console,
+    *,
+    measurements: Sequence[Measurement] = MEASUREMENTS,
+    root: Path = ROOT,
+) -> Document:
+    """Go through *measurements* in rounds, showing what comes of them."""
+    start_s = time.perf_counter()
+    machine = describe_machine(root)
+    results = Results()
+    progress = Progress(console, results)
+    progress.start()
+    try:
+        with open_scene(sizes, root) as scene:
+            for round_number in range(1, sizes.rounds + 1):
+                for measure in measurements:
+                    for series, value in measure(scene):
+                        results.add(series, value)
+                        progress.show(series, value, round_number)
+    finally:
+        progress.stop()
+    took_s = time.perf_counter() - start_s
+    return conclude(results, sizes=sizes, took_s=took_s, machine=machine)
+
+
+def main() -> None:
+    quick = os.environ.get("QUICK", "") not in {"", "0"}
+    console = Console()
+    document = run(QUICK if quick else FULL, console)
+    write_document(document, RESULTS)
+    few, many = document.sizes.delayed_count_few, document.sizes.delayed_count_many
+    title = f"Figures of a {document.sizes.name} run; few delayed jobs are {few:,}, many {many:,}"
+    if not console.is_terminal:
+        console.width = 140
+    console.print(summary_table(title, document.figures))
+    console.print(summary_table("Ratios, within each round", document.ratios))
+    for line in verdict_lines(document.goals):
+        console.print(line, highlight=False, soft_wrap=True)
+    where = RESULTS.relative_to(ROOT)
+    console.print(f"{document.took_s:g} s; written to {where}", highlight=False)
+
+
+if __name__ == "__main__":
+    main()

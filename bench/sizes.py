@@ -1,0 +1,59 @@
+"""How much of everything a run does."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of one run; all but *rounds* and the delayed ones are for each round."""
+
+    name: str
+    rounds: int
+    sync_count: int
+    """Bare syncs of the disk, and puts one by one that wait for one."""
+    unsynced_count: int
+    """Puts one by one that wait for none."""
+    many_count: int
+    """Jobs of one `enqueue_many`."""
+    drain_count: int
+    """Jobs that one worker drains."""
+    delayed_count_few: int
+    """Jobs that are due within a year, and not within the hour, in a store that has few."""
+    delayed_count_many: int
+    """The same, in a store that has many."""
+    reserve_count: int
+    """Looks for a job where none is due."""
+    start_count: int
+    """Puts whose start is waited for."""
+    due_count: int
+    """Jobs that fall due one after another, a millisecond apart."""
+
+
+FULL = Sizes(
+    name="full",
+    rounds=3,
+    sync_count=300,
+    unsynced_count=3_000,
+    many_count=100_000,
+    drain_count=20_000,
+    delayed_count_few=1_000,
+    delayed_count_many=1_000_000,
+    reserve_count=20_000,
+    start_count=250,
+    due_count=5_000,
+)
+
+QUICK = Sizes(
+    name="quick",
+    rounds=2,
+    sync_count=200,
+    unsynced_count=500,
+    many_count=20_000,
+    drain_count=5_000,
+    delayed_count_few=1_000,
+    delayed_count_many=100_000,
+    reserve_count=5_000,
+    start_count=100,
+    due_count=500,
+)

@@ -1,0 +1,248 @@
+"""Checks of workers: attending, waiting, leaving and dying; and of closing the store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+from bide.errors import LeaseLost, StoreClosed
+from bide.model.commands import Change, Completed, Retried, Settlement
+from bide.model.job import JobId, JobRef, Lease, State
+from bide.testing.trial import Trial, ids, raising
+
+LEASES = 1_500
+"""More than a backend takes back in one step."""
+
+LONG_S = 600.0
+
+
+def workers_are_known_while_they_attend(trial: Trial) -> None:
+    assert trial.backend.stats().owners == ()
+    one = trial.attend("a", "b")
+    other = trial.attend("c")
+    owners = {owner.id: owner for owner in trial.backend.stats().owners}
+    assert set(owners) == {one.owner, other.owner}
+    assert owners[one.owner].queues == ("a", "b")
+    assert owners[one.owner].started_ms == trial.clock.now_ms()
+    assert owners[one.owner].token != owners[other.owner].token
+    one.leave()
+    assert [owner.id for owner in trial.backend.stats().owners] == [other.owner]
+
+
+def owner_ids_are_never_given_again(trial: Trial) -> None:
+    seen = set()
+    for _ in range(3):
+        worker = trial.backend.attend(("q",))
+        seen.add(worker.owner)
+        worker.leave()
+    assert len(seen) == 3
+
+
+def leaving_gives_back_what_is_held(trial: Trial) -> None:
+    given = trial.put_all([trial.job(max_retries=0)] * 3)
+    worker, other = trial.attend(), trial.attend()
+    leases = trial.reserve(worker)
+    worker.clear(worker.start(leases[0]))
+    worker.leave()
+    assert trial.stats().ready == 3
+    again = trial.reserve(other)
+    assert ids(again) == given
+    assert [lease.attempt for lease in again] == [1, 1, 1]
+    assert all(trial.refuses(lease, Completed()) for lease in leases)
+
+
+def leaving_twice_is_harmless(trial: Trial) -> None:
+    worker = trial.attend()
+    worker.leave()
+    worker.leave()
+    assert trial.backend.stats().owners == ()
+
+
+def left_worker_gets_nothing(trial: Trial) -> None:
+    worker = trial.attend()
+    worker.leave()
+    trial.put()
+    with raising(LeaseLost):
+        trial.reserve(worker)
+
+
+def living_workers_keep_their_jobs(trial: Trial) -> None:
+    trial.put()
+    worker = trial.attend()
+    lease = trial.reserve_one(worker)
+    worker.start(lease)
+    for _ in range(3):
+        trial.clock.advance(timedelta(days=365))
+        trial.backend.tick(["q"])
+    assert trial.backend.lost([lease]) == frozenset()
+    trial.end(lease, Completed())
+
+
+def waking_ends_a_wait(trial: Trial) -> None:
+    worker = trial.attend()
+    worker.wake()
+    worker.wait(None, LONG_S)  # woken before it began
+    worker.wait(trial.clock.now_ms(), LONG_S)  # a time that has come
+    waiting = threading.Thread(target=worker.wait, args=(None, LONG_S), daemon=True)
+    waiting.start()
+    worker.wake()
+    waiting.join(LONG_S)
+    assert not waiting.is_alive()
+
+
+def dead_workers_jobs_run_again(trial: Trial) -> None:
+    given = trial.put_all([trial.job()] * 3)
+    worker, other = trial.attend(), trial.attend()
+    leases = trial.reserve(worker)
+    for lease in leases:
+        worker.start(lease)
+    trial.kill(worker)
+    trial.backend.tick(["q"])
+    assert [owner.id for owner in trial.backend.stats().owners] == [other.owner]
+    again = trial.reserve(other)
+    assert ids(again) == given
+    assert all(trial.refuses(lease, Completed()) for lease in leases)
+    for lease in again:
+        trial.end(lease, Completed())
+    assert trial.stats().succeeded_total == 3
+
+
+def only_started_runs_count_when_a_worker_dies(trial: Trial) -> None:
+    given = trial.put_all([trial.job(max_retries=1)] * 4)
+    worker, other = trial.attend(), trial.attend()
+    held, started, cleared, settled = trial.reserve(worker)
+    worker.start(started)
+    worker.clear(worker.start(cleared))
+    slot = worker.start(settled)
+    trial.end(settled, Retried(trial.clock.now_ms(), "its own"))
+    worker.clear(slot)
+    trial.kill(worker)
+    trial.backend.tick(["q"])
+    attempts = {lease.job.id: lease.attempt for lease in trial.reserve(other)}
+    assert attempts == dict(zip(given, (1, 2, 1, 2), strict=True))
+    assert trial.info(held.job.id).job.errors == ()
+    (error,) = trial.info(started.job.id).job.errors
+    assert error.attempt == 1
+    assert "died" in error.text
+    assert [error.text for error in trial.info(settled.job.id).job.errors] == ["its own"]
+
+
+def job_that_kills_its_workers_fails_in_the_end(trial: Trial) -> None:
+    job_id = trial.put(max_retries=2, key="a")
+    runs = 0
+    while trial.state(job_id) is State.READY:
+        worker = trial.attend()
+        worker.start(trial.reserve_one(worker))
+        runs += 1
+        trial.kill(worker)
+        trial.backend.tick(["q"])
+    assert runs == 3
+    info = trial.info(job_id)
+    assert (info.state, info.job.attempt, len(info.job.errors)) == (State.FAILED, 3, 3)
+    assert trial.by_key("a") is None
+    assert trial.backend.stats().owners == ()
+
+
+def death_of_one_leaves_the_others_theirs(trial: Trial) -> None:
+    trial.put_all([trial.job()] * 2)
+    worker, other = trial.attend(), trial.attend()
+    lost, kept = trial.reserve_one(worker), trial.reserve_one(other)
+    trial.kill(worker)
+    trial.backend.tick(["q"])
+    assert trial.backend.lost([lost, kept]) == {lost.job.id}
+    trial.end(kept, Completed())
+
+
+def death_with_many_leases(trial: Trial) -> None:
+    given = trial.put_all([trial.job()] * LEASES)
+    worker, other = trial.attend(), trial.attend()
+    leases = trial.reserve(worker)
+    for lease in leases[::2]:
+        worker.start(lease)
+    trial.kill(worker)
+    trial.backend.tick(["q"])
+    again = trial.reserve(other)
+    assert ids(again) == given
+    assert [lease.attempt for lease in again] == [2, 1] * (LEASES // 2)
+    assert trial.stats().running == LEASES
+
+
+def cancelled_run_of_a_dead_worker_stays_cancelled(trial: Trial) -> None:
+    job_id = trial.put()
+    worker = trial.attend()
+    worker.start(trial.reserve_one(worker))
+    assert trial.cancel(job_id) is None
+    trial.kill(worker)
+    trial.backend.tick(["q"])
+    trial.backend.tick(["q"])
+    assert trial.state(job_id) is None
+    assert trial.stats().cancelled_total == 1
+
+
+def dead_worker_leaves_a_successor_its_key(trial: Trial) -> None:
+    old = trial.put(key="a")
+    worker = trial.attend()
+    worker.start(trial.reserve_one(worker))
+    new = trial.put(key="a", on_conflict="replace", delay_ms=1_000)
+    trial.kill(worker)
+    trial.backend.tick(["q"])
+    assert (trial.state(old), trial.info(old).job.key) == (State.READY, None)
+    assert trial.by_key("a") == new
+
+
+def closing_twice_is_harmless(trial: Trial) -> None:
+    trial.put()
+    trial.backend.close()
+    trial.backend.close()
+
+
+def closed_store_says_so(trial: Trial) -> None:
+    job_id = trial.put()
+    worker = trial.attend()
+    lease = trial.reserve_one(worker)
+    trial.leave_all()
+    backend = trial.backend
+    backend.close()
+    ref = JobRef(id=job_id)
+    done = Settlement(job_id, 1, Completed())
+    calls: list[Callable[[], object]] = [
+        lambda: backend.put([trial.job()]),
+        lambda: backend.attend(("q",)),
+        lambda: backend.reserve(worker.owner, ("q",), 1),
+        lambda: backend.reserve(worker.owner, ("q",), 0, [done]),
+        lambda: backend.lost([Lease(worker.owner, lease.job, 1)]),
+        lambda: backend.cancel([ref]),
+        lambda: backend.move([Change(ref, priority=1)]),
+        lambda: backend.kick([ref]),
+        lambda: backend.get(JobRef(id=JobId(1))),
+        lambda: backend.list(queue=None, state=State.READY, limit=1),
+        backend.stats,
+        lambda: backend.tick(["q"]),
+    ]
+    for call in calls:
+        with raising(StoreClosed):
+            call()
+
+
+CHECKS = (
+    workers_are_known_while_they_attend,
+    owner_ids_are_never_given_again,
+    leaving_gives_back_what_is_held,
+    leaving_twice_is_harmless,
+    left_worker_gets_nothing,
+    living_workers_keep_their_jobs,
+    waking_ends_a_wait,
+    closing_twice_is_harmless,
+    closed_store_says_so,
+)
+
+DEATH_CHECKS = (
+    dead_workers_jobs_run_again,
+    only_started_runs_count_when_a_worker_dies,
+    job_that_kills_its_workers_fails_in_the_end,
+    death_of_one_leaves_the_others_theirs,
+    death_with_many_leases,
+    cancelled_run_of_a_dead_worker_stays_cancelled,
+    dead_worker_leaves_a_successor_its_key,
+)

@@ -1,0 +1,1 @@
+"""Every backend, held against the one suite."""

@@ -1,0 +1,1 @@
+"""Tests of the programs in ``examples``, the whole of them included."""

@@ -1,0 +1,1 @@
+"""Backends held against a plain model, by Hypothesis."""

@@ -1,0 +1,15 @@
+"""How Hypothesis runs here: the same examples each time, however slow the machine is."""
+
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis.configuration import set_hypothesis_home_dir
+
+set_hypothesis_home_dir(Path(__file__).parents[2] / ".hypothesis")
+
+STEADY = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow],
+)

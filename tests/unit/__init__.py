@@ -1,0 +1,1 @@
+"""Unit tests: they mirror the source, one file for each module."""

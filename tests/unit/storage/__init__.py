@@ -1,0 +1,1 @@
+"""The storage floor: log, index, store, and who is present."""

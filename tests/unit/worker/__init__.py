@@ -1,0 +1,1 @@
+"""The parts of a worker, each by itself."""

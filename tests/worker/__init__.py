@@ -1,0 +1,1 @@
+"""The worker: in this process on threads, and as processes of its own."""

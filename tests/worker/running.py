@@ -1,0 +1,172 @@
+"""Workers on threads of their own, and a backend that tells what they ask of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import bide
+from bide.backends.port import Attendance, Backend, Reserved, Sync
+from bide.clock import Clock
+from bide.connect import connect
+from bide.jobs.app import App
+from bide.model import commands as c
+from bide.model.job import Lease, OwnerId
+from bide.worker.options import WorkerOptions
+from bide.worker.worker import Worker, WorkerSummary
+
+PATIENCE_S = 20.0
+"""How long a test waits for what must happen; only a failure takes that long."""
+
+
+class Running:
+    """A worker at work, until the block ends."""
+
+    def __init__(self, app: App, **options: Any) -> None:
+        self.worker = Worker(app, WorkerOptions(**options))
+        self.summary: WorkerSummary | None = None
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="worker under test", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.stop(now=True)
+        self.end()
+
+    def stop(self, *, now: bool = False) -> None:
+        self.worker.stop(now=now)
+
+    def end(self) -> WorkerSummary:
+        """Wait for its end, which someone has brought about."""
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive(), "the worker does not end"
+        if self.error is not None:
+            raise self.error
+        assert self.summary is not None
+        return self.summary
+
+    def _run(self) -> None:
+        try:
+            self.summary = self.worker.run()
+        except BaseException as error:  # noqa: BLE001  raised again where it is waited for
+            self.error = error
+
+
+def burst(app: App, **options: Any) -> WorkerSummary:
+    """Run all that is due."""
+    with Running(app, burst=True, **options) as running:
+        return running.end()
+
+
+def wait(event: threading.Event) -> None:
+    """Wait for what must happen."""
+    assert event.wait(PATIENCE_S), "it did not happen"
+
+
+def join_threads() -> None:
+    """Wait for the end of every thread that a worker has started."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("bide-"):
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive(), f"{thread.name} goes on without a worker"
+
+
+class Watched:
+    """A backend that notes what workers ask of it, and lets a test wait for that or forbid it."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._changed = threading.Condition()
+        self.reserved: list[Lease] = []
+        self.settled: list[c.Settlement] = []
+        self.looks: dict[OwnerId, int] = {}
+        """How often each worker has gone to sleep."""
+        self.refusal: Exception | None = None
+        """Raised instead of each reserve."""
+        self.refused_count = 0
+        self.tick_refusal: Exception | None = None
+        """Raised instead of each tick."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def wait_until(self, condition: Callable[[], object]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(condition, PATIENCE_S), "it did not become so"
+
+    def attend(self, queues: Sequence[str]) -> Attendance:
+        return _WatchedAttendance(self._backend.attend(queues), self._looked)
+
+    def reserve(
+        self,
+        owner: OwnerId,
+        queues: Sequence[str],
+        limit: int,
+        settlements: Sequence[c.Settlement] = (),
+    ) -> Reserved:
+        with self._changed:  # what is noted is in the order of the commits
+            self._changed.notify_all()
+            if self.refusal is not None:
+                self.refused_count += 1
+                raise self.refusal
+            reserved = self._backend.reserve(owner, queues, limit, settlements)
+            self.reserved += reserved.leases
+            self.settled += settlements
+            return reserved
+
+    def tick(self, queues: Sequence[str]) -> int | None:
+        if self.tick_refusal is not None:
+            raise self.tick_refusal
+        return self._backend.tick(queues)
+
+    def _looked(self, owner: OwnerId) -> None:
+        with self._changed:
+            self.looks[owner] = self.looks.get(owner, 0) + 1
+            self._changed.notify_all()
+
+
+class _WatchedAttendance:
+    def __init__(self, attendance: Attendance, looked: Callable[[OwnerId], None]) -> None:
+        self._attendance = attendance
+        self._looked = looked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._attendance, name)
+
+    def wait(self, until_ms: int | None, timeout_s: float) -> None:
+        self._looked(self._attendance.owner)
+        self._attendance.wait(until_ms, timeout_s)
+
+
+def watched_app(url: str, clock: Clock | None = None) -> tuple[App, Watched]:
+    """An App, and the watch on its backend."""
+    watches: list[Watched] = []
+
+    def opener(url: str, clock: Clock, *, sync: Sync | None = None, create: bool = True) -> Any:
+        watches.append(Watched(connect(url, clock, sync=sync, create=create)))
+        return watches[0]
+
+    app = App(url, opener=opener, clock=clock)
+    assert app.backend is watches[0]
+    return app, watches[0]
+
+
+def check_counts(app: App) -> None:
+    """What the store counts is what it lists, and no worker is left in it."""
+    stats = app.stats()
+    assert stats.owners == ()
+    for queue in stats.queues:
+        listed = {
+            state: len(app.jobs(state, queue=queue.queue, limit=1_000).jobs) for state in bide.State
+        }
+        waiting = listed[bide.State.READY] + listed[bide.State.SCHEDULED]
+        assert (queue.waiting, queue.running, queue.failed) == (
+            waiting,
+            listed[bide.State.RUNNING],
+            listed[bide.State.FAILED],
+        )
+        assert queue.running == 0
