@@ -30,7 +30,7 @@ new_jobs = st.builds(
     queue=queues,
     key=st.sampled_from([None, None, *KEYS]),
     conflict=st.sampled_from(["replace", "skip", "raise"]),
-    due=st.integers(-3, 0) | delays,
+    due=st.integers(-3, 1) | st.integers(-3, 0) | delays,
     priority=priorities,
     max_retries=st.integers(0, 2),
 )
@@ -87,12 +87,12 @@ class BackendMachine(RuleBasedStateMachine):
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
-    @rule(slot=owner_slots, is_killed=st.booleans())
-    def come_or_go(self, slot: int, is_killed: bool) -> None:
-        if slot in self.workers:
-            self.go(slot, is_killed=is_killed)
-        else:
+    @rule(slot=owner_slots, fate=st.sampled_from(["stays", "stays", "leaves", "dies"]))
+    def come_or_go(self, slot: int, fate: str) -> None:
+        if slot not in self.workers:
             self.workers[slot] = Worker(self.backend.attend(QUEUES), {})
+        elif fate != "stays":
+            self.go(slot, is_killed=fate == "dies")
 
     def go(self, slot: int, *, is_killed: bool) -> None:
         owner = self.owner(slot)
@@ -144,18 +144,18 @@ class BackendMachine(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ running
 
+    @precondition(lambda self: self.workers)
     @rule(
         slot=owner_slots,
         order=st.sampled_from([QUEUES, QUEUES, QUEUES[::-1], QUEUES[1:], QUEUES[:1], ()]),
-        limit=st.sampled_from([4, 4, 2, 1, 0]),
+        limit=st.sampled_from([4, 9, 2, 1, 0]),
         settles=st.lists(st.tuples(picks, outcomes, delays), min_size=1, max_size=4),
     )
     def work(
         self, slot: int, order: Sequence[str], limit: int, settles: list[tuple[int, str, int]]
     ) -> None:
         """Settle and reserve in one call."""
-        if slot not in self.workers:
-            return
+        slot = slot if slot in self.workers else 1 - slot
         owner = self.owner(slot)
         settlements: list[c.Settlement] = []
         for pick, outcome, delay in settles:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.configuration import set_hypothesis_home_dir
 
 set_hypothesis_home_dir(Path(__file__).parents[2] / ".hypothesis")
@@ -11,5 +11,6 @@ STEADY = settings(
     derandomize=True,
     deadline=None,
     max_examples=100,
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow],
 )

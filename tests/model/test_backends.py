@@ -53,7 +53,7 @@ class LocalMachine(BackendMachine):
 
 
 TestMemory = MemoryMachine.TestCase
-TestMemory.settings = settings(STEADY, max_examples=200, stateful_step_count=40)
+TestMemory.settings = settings(STEADY, max_examples=300, stateful_step_count=40)
 
 TestLocal = LocalMachine.TestCase
-TestLocal.settings = settings(STEADY, max_examples=60, stateful_step_count=40)
+TestLocal.settings = settings(STEADY, max_examples=100, stateful_step_count=40)

@@ -30,7 +30,7 @@ from bide.model.limits import check_batch
 from bide.storage.presence import POLL_S, Presence, Seat
 from bide.storage.store import Store
 
-EXPIRE_STEP = 1_000
+EXPIRE_STEP = 256
 """Leases of a dead worker taken back in one transaction."""
 
 _EXPIRED = "its worker died while it ran (owner {owner.id}, {owner.host} pid {owner.pid})"
@@ -91,7 +91,7 @@ class Embedded:
         if settlements:
             commands.append(c.Settle(owner, tuple(settlements)))
         now_ms = self.clock.now_ms()
-        if limit > 0 and self._any_due(queues, now_ms):
+        if limit > 0 and (settlements or self._any_due(queues, now_ms)):
             commands.append(c.Reserve(owner, tuple(queues), limit))
         if not commands:
             return Reserved((), ())
@@ -196,10 +196,12 @@ class Embedded:
         self._presence.ring()
 
     def _leave(self, owner: OwnerId, seat: Seat) -> None:
+        started = self._presence.started(seat.token)
         seat.leave()
-        command = c.Expire(owner, frozenset(), "its worker left", EXPIRE_STEP)
-        while self._submit(command, "never"):
+        reason = "its worker stopped before its outcome was stored"
+        while self._submit(c.Expire(owner, started, reason, EXPIRE_STEP), "never"):
             pass
+        self._presence.forget(seat.token)
         self._presence.ring()
 
     def _submit(self, command: c.Command, sync: Sync) -> c.Answer:

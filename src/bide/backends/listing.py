@@ -121,7 +121,7 @@ def _readable(view: IndexView, job_id: JobId) -> Job | None:
 def _decode_cursor(after: str, state: State) -> _Cursor:
     try:
         cursor = msgspec.json.decode(after, type=_Cursor)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, TypeError):
         cursor = None
     wanted = 3 if state in (State.READY, State.SCHEDULED) else 2
     if cursor is None or cursor.state is not state or len(cursor.position) != wanted:

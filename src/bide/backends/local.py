@@ -20,14 +20,14 @@ class _Shared:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: dict[tuple[int, int], tuple[Store, int]] = {}
+        self._open: dict[tuple[int, int, str], tuple[Store, int]] = {}
         watch_forks(self)
 
     def take(self, path: Path, *, create: bool, segment_size: int) -> tuple[Store, Path]:
         identity = Identity(store_id=random_token(), segment_size=segment_size)
         directory = open_directory(path, create=create, new_identity=identity)
         with self._lock:
-            name = _identify(directory.path)
+            name = (*_identify(directory.path), directory.identity.store_id)
             store, users = self._open.get(name, (None, 0))
             if store is None:
                 store = Store(directory.open_parts, path=str(directory.path))

@@ -31,17 +31,18 @@ from zlib import crc32
 
 import msgspec
 
-from bide.errors import CorruptRecord
+from bide.errors import BatchTooLarge, CorruptRecord
 
 _HEAD = struct.Struct(">4sBBHIIQQI")
 _CHECK = struct.Struct(">I")
 HEAD_SIZE = 40
-assert _HEAD.size + _CHECK.size == HEAD_SIZE
+HEAD_CHECK_OFFSET = 36
+assert _HEAD.size == HEAD_CHECK_OFFSET == HEAD_SIZE - _CHECK.size
 
 MAGIC = b"bIdR"
 VERSION = 1
 KIND_COMMIT = 1
-BODY_SIZE_MAX = 256 << 20
+BODY_SIZE_MAX = 0xFFFF_FFFF
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -59,12 +60,20 @@ def encode_record(body: bytes, *, offset: int, written_ms: int, chain: int) -> t
     """The bytes of a record's head, and its head check. The body follows as it is.
 
     Args:
-        body: At most `BODY_SIZE_MAX` bytes.
+        body: Any bytes.
         offset: The log offset at which the head will stand.
         written_ms: Unix ms.
         chain: The head check of the record before, 0 if there is none.
+
+    Raises:
+        BatchTooLarge: *body* is over `BODY_SIZE_MAX`.
     """
-    assert len(body) <= BODY_SIZE_MAX, len(body)
+    if len(body) > BODY_SIZE_MAX:
+        raise BatchTooLarge(
+            f"{len(body)} bytes in one transaction: the limit is {BODY_SIZE_MAX}; split the call",
+            count=len(body),
+            count_max=BODY_SIZE_MAX,
+        )
     head = _HEAD.pack(
         MAGIC, VERSION, KIND_COMMIT, 0, len(body), crc32(body), offset, written_ms, chain
     )
@@ -97,7 +106,7 @@ def decode_record(data: memoryview, start: int, *, offset: int) -> tuple[Record,
     if crc32(head) != check:
         raise CorruptRecord(f"record at {offset}: its head is damaged", offset=offset)
     magic, version, kind, zero, size, body_check, own_offset, written_ms, chain = _HEAD.unpack(head)
-    if magic != MAGIC or version != VERSION or kind != KIND_COMMIT or zero or size > BODY_SIZE_MAX:
+    if magic != MAGIC or version != VERSION or kind != KIND_COMMIT or zero:
         raise CorruptRecord(f"record at {offset}: not a record that bide writes", offset=offset)
     if own_offset != offset:
         raise CorruptRecord(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Concatenate, Protocol, Self, overload
@@ -27,11 +28,13 @@ from bide.jobs.task import (
     DEFAULT_MAX_RETRIES,
     DEFAULT_QUEUE,
     DEFAULT_TIMEOUT_S,
+    SYNCS,
     Options,
     P,
     R,
     Request,
     Task,
+    check_sync,
     task_name,
 )
 from bide.jobs.when import delay_to_ms, due_to_ms
@@ -45,6 +48,7 @@ from bide.model.limits import (
     check_task_name,
 )
 from bide.model.retry import RetryPolicy
+from bide.storage.fork import watch_forks
 
 COMMIT_JOBS = 1_000
 COMMIT_SIZE = 8 << 20
@@ -92,6 +96,9 @@ class App:
         clock: Clock | None = None,
         sync: Sync | None = None,
     ) -> None:
+        if url is not None and not isinstance(url, str):
+            raise InvalidUrl(f"url {url!r}: use a str, such as file:///path/to/jobs")
+        check_sync(sync)
         self.url = url
         self.clock: Clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
@@ -101,6 +108,7 @@ class App:
         self._closed = False
         self._lock = threading.Lock()
         self._backend: Backend | None = None
+        watch_forks(self)
         self._mergers: WeakKeyDictionary[asyncio.AbstractEventLoop, Merger] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -162,7 +170,8 @@ class App:
                 default "default", 0, 5 and 120 seconds.
             retry_backoff: Seconds until the first retry, doubled for each
                 further one; by default 1.
-            retry_backoff_max: Seconds that it is never more than; by default an hour.
+            retry_backoff_max: Seconds that it is never more than; by default
+                an hour, or `retry_backoff` if that is more.
             retry_jitter: The random share taken off, from 0 to 1; by default 0.5.
             retry_on: Exceptions after which it is run again; any other fails
                 the job at once. By default `Exception`.
@@ -172,6 +181,10 @@ class App:
             InvalidArguments: A parameter's type can't be stored.
             UsageError: An option that is not one, or not in its range.
         """
+        unknown = sorted(set(options) - _TASK_OPTIONS)
+        if unknown:
+            known = ", ".join(sorted(_TASK_OPTIONS))
+            raise InvalidOption(f"task() has no option {unknown[0]!r}; it has {known}")
         if function is None:
             return lambda decorated: self._register(decorated, **options)
         return self._register(function, **options)
@@ -198,7 +211,8 @@ class App:
         Args:
             requests: Made by `Task.request`; taken as they are needed, so it
                 may be a generator over millions.
-            sync: For these puts, other than the store's.
+            sync: For these puts; None: the strongest that a request of the
+                commit asks for, or as the store was opened.
 
         Returns:
             A handle for each, in order. If it raises, the commits before
@@ -206,9 +220,11 @@ class App:
         """
         handles: list[Handle] = []
         iterator = iter(requests)
+        check_sync(sync)
         while batch := _take_batch(iterator):
             now_ms = self.clock.now_ms()
-            results = self._put([request.new_job(now_ms) for request in batch], sync)
+            jobs = [request.new_job(now_ms) for request in batch]
+            results = self._put(jobs, sync or _strongest_sync(batch))
             handles += map(self._handle, results)
         return handles
 
@@ -285,7 +301,12 @@ class App:
         """
         if queue is not None:
             check_queue(queue)
-        if not 1 <= limit <= PAGE_COUNT_MAX:
+        try:
+            state = State(state)
+        except ValueError:
+            raise InvalidOption(f"state {state!r}: use one of {', '.join(State)}") from None
+        count: object = limit
+        if not (isinstance(count, int) and 1 <= count <= PAGE_COUNT_MAX):
             raise InvalidOption(f"limit {limit!r}: use 1 to {PAGE_COUNT_MAX}")
         return self.backend.list(queue=queue, state=state, limit=limit, after=after)
 
@@ -315,6 +336,15 @@ class App:
         """As `get`, from async code."""
         return await asyncio.to_thread(self.get, job_id, key=key, queue=queue)
 
+    def before_fork(self) -> None:
+        self._lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        self._lock.release()
+
     def _register(
         self,
         function: Callable[..., Any],
@@ -325,7 +355,7 @@ class App:
         max_retries: int = DEFAULT_MAX_RETRIES,
         timeout: float | timedelta | None = DEFAULT_TIMEOUT_S,
         retry_backoff: float | timedelta = 1.0,
-        retry_backoff_max: float | timedelta = 3_600.0,
+        retry_backoff_max: float | timedelta | None = None,
         retry_jitter: float = 0.5,
         retry_on: type[BaseException] | tuple[type[BaseException], ...] = Exception,
     ) -> Task[..., Any]:
@@ -339,6 +369,11 @@ class App:
                 "give one of them another name with @app.task(name=...)",
                 task=name,
             )
+        backoff_ms = delay_to_ms(retry_backoff)
+        if retry_backoff_max is None:
+            backoff_ms_max = max(backoff_ms, RetryPolicy().backoff_ms_max)
+        else:
+            backoff_ms_max = delay_to_ms(retry_backoff_max)
         task: Task[..., Any] = Task(
             self,
             function,
@@ -347,11 +382,11 @@ class App:
                 queue=queue, priority=priority, max_retries=max_retries, timeout=timeout
             ),
             retry=RetryPolicy(
-                backoff_ms=delay_to_ms(retry_backoff),
-                backoff_ms_max=delay_to_ms(retry_backoff_max),
+                backoff_ms=backoff_ms,
+                backoff_ms_max=backoff_ms_max,
                 jitter=retry_jitter,
             ),
-            retry_on=retry_on if isinstance(retry_on, tuple) else (retry_on,),
+            retry_on=_check_retry_on(retry_on),
         )
         self.tasks[name] = task
         return task
@@ -367,11 +402,22 @@ def _take_batch(requests: Iterable[Request]) -> list[Request]:
     batch: list[Request] = []
     size = 0
     for request in islice(requests, COMMIT_JOBS):
+        if not isinstance(request, Request):
+            raise InvalidOption(
+                f"enqueue_many() takes what task.request(...) makes, not {type(request).__name__}"
+            )
         batch.append(request)
         size += len(request.args)
         if size >= COMMIT_SIZE:
             break
     return batch
+
+
+def _strongest_sync(batch: Sequence[Request]) -> Sync | None:
+    asked: set[Sync | None] = {request.options.sync for request in batch}
+    if asked == {None}:
+        return None
+    return next((sync for sync in (None, *SYNCS) if sync in asked), None)
 
 
 def _ref(job_id: int | None, key: str | None, queue: str) -> JobRef:
@@ -387,6 +433,16 @@ def _ref(job_id: int | None, key: str | None, queue: str) -> JobRef:
 def _raise(error: BideError | None) -> None:
     if error is not None:
         raise error
+
+
+def _check_retry_on(retry_on: object) -> tuple[type[BaseException], ...]:
+    kinds = tuple(retry_on) if isinstance(retry_on, (tuple, list)) else (retry_on,)
+    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+        raise InvalidOption(f"retry_on {retry_on!r}: use an exception, or a tuple of them")
+    return kinds
+
+
+_TASK_OPTIONS = frozenset(inspect.signature(App._register).parameters) - {"self", "function"}  # noqa: SLF001
 
 
 def _place(function: Callable[..., Any]) -> str:

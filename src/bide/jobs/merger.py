@@ -44,6 +44,10 @@ class Merger:
                     await self._store_batch(waiting[start : start + BATCH_COUNT_MAX], sync)
         finally:
             self._storing = None
+            for waiting in self._waiting.values():  # the loop is closing: nobody is left waiting
+                for _, future in waiting:
+                    future.cancel()
+            self._waiting.clear()
 
     async def _store_batch(self, batch: Sequence[_Waiting], sync: Sync | None) -> None:
         try:
@@ -54,10 +58,9 @@ class Merger:
             else:  # a put is all or none: find out whose job was refused
                 for one in batch:
                     await self._store_batch([one], sync)
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001  each awaiter raises it
             for _, future in batch:
                 _fail(future, error)
-            raise
         else:
             for (_, future), result in zip(batch, results, strict=True):
                 if not future.done():

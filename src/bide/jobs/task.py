@@ -29,7 +29,14 @@ DEFAULT_MAX_RETRIES = 5
 DEFAULT_TIMEOUT_S = 120.0
 
 _CONFLICTS = ("raise", "skip", "replace")
-_SYNCS = (None, "always", "interval", "never")
+SYNCS: tuple[Sync, ...] = ("always", "interval", "never")
+"""The strongest first."""
+
+
+def check_sync(sync: object) -> None:
+    """Refuse what is neither a mode of syncing nor None, with `InvalidOption`."""
+    if sync is not None and sync not in SYNCS:
+        raise InvalidOption(f"sync {sync!r}: use one of {', '.join(SYNCS)}")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,8 +65,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             check_key(self.key)
         if self.on_conflict not in _CONFLICTS:
             raise InvalidOption(f"on_conflict {self.on_conflict!r}: use one of {_CONFLICTS}")
-        if self.sync not in _SYNCS:
-            raise InvalidOption(f"sync {self.sync!r}: use one of {_SYNCS}")
+        check_sync(self.sync)
 
 
 class Request(msgspec.Struct, frozen=True):

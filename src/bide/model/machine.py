@@ -161,10 +161,13 @@ def _make_way(holder: JobId, view: View) -> Generator[f.Fact, None, None]:
     half done is for `Cancel`, and the successor is wanted because something
     changed after that run began.
     """
-    job = view.job(holder)
-    if job is None:
-        return
-    place = _place(job, view)
+    try:
+        job = view.job(holder)
+        if job is None:
+            return
+        place = _place(job, view)
+    except CorruptIndex:
+        return  # what can't be read can't run either; its key is free
     if not isinstance(place, Leased):
         yield f.JobsCancelled((Withdrawn(job.id, job.queue, job.key, place),))
 
@@ -220,6 +223,7 @@ class _Ended:
         self.completed: list[Withdrawn] = []
         self.cancelled: list[Withdrawn] = []
         self.returned: list[LeaseRow] = []
+        self.keyless: list[Job] = []  # returned, but their key is a successor's now
         self.rescheduled: list[Job] = []
         self.failed: list[Job] = []
         self.unreadable: list[Withdrawn] = []
@@ -253,7 +257,7 @@ class _Ended:
             case c.Snoozed(due_ms):
                 self.rescheduled.append(replace(job, due_ms=due_ms, snoozes=job.snoozes + 1))
             case _:
-                self.rescheduled.append(job)
+                self.keyless.append(job)
 
     def _attempt_failed(self, job: Job, row: LeaseRow, due_ms: int | None, error: str) -> None:
         errors = job.after_error(row.attempt, self.now_ms, error)
@@ -273,6 +277,9 @@ class _Ended:
             yield f.JobsCancelled(tuple(self.cancelled))
         if self.returned:
             yield f.JobsReturned(self.owner, tuple(self.returned))
+        if self.keyless:
+            places = (Leased(self.owner),) * len(self.keyless)
+            yield f.JobsMoved(tuple(self.keyless), places)
         if self.rescheduled:
             yield f.JobsRescheduled(tuple(self.rescheduled), self.owner)
         if self.failed:

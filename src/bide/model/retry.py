@@ -31,7 +31,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
                 f"retry backoff from {self.backoff_ms} to {self.backoff_ms_max} ms: "
                 "use 0 <= backoff <= backoff_max"
             )
-        if not (math.isfinite(self.jitter) and 0 <= self.jitter <= 1):
+        jitter: object = self.jitter
+        is_number = isinstance(jitter, (int, float)) and not isinstance(jitter, bool)
+        if not (is_number and math.isfinite(self.jitter) and 0 <= self.jitter <= 1):
             raise InvalidOption(f"retry jitter {self.jitter!r}: use a number from 0 to 1")
 
     def delay_ms(self, attempt: int, random_unit: float) -> int:

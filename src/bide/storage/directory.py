@@ -14,23 +14,29 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import lmdb
 
 from bide.errors import NotAStore, StoreError, UnsupportedFormat
 from bide.format.identity import FILE_NAME, Identity, decode_identity, encode_identity
 from bide.storage.disk import DIRECTORY_MODE, FILE_MODE, Disk, OsDisk, store_error
-from bide.storage.environment import LmdbTables
+from bide.storage.environment import LmdbTables, index_error
 from bide.storage.log import SegmentLog
 from bide.storage.recovery import rebuild
 
 _LOCK, _BOOT = "lock", "boot"
 _PARTS = ("log", "index", "owners")
 _NEW = ".new"
-_OWN_NAMES = {*_PARTS, _LOCK, _BOOT, _BOOT + _NEW, FILE_NAME, FILE_NAME + _NEW}
+_OWN_NAMES = {*_PARTS, "index" + _NEW, _LOCK, _BOOT, _BOOT + _NEW, FILE_NAME, FILE_NAME + _NEW}
+_BOOT_ID_COMMAND = ("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -69,14 +75,21 @@ class Directory:
 
     def _recover(self, log: SegmentLog, boot: bytes | None) -> None:
         """Make the index anew from the log."""
-        index = self.path / "index"
-        shutil.rmtree(index, ignore_errors=True)
-        index.mkdir(DIRECTORY_MODE)
-        tables = LmdbTables(index)
+        # Beside the old one, so that a kill leaves no half of it to be taken for good.
+        new, index = self.path / ("index" + _NEW), self.path / "index"
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(DIRECTORY_MODE)
+        tables = LmdbTables(new)
         try:
             rebuild(log, tables)
+            tables.sync()
+        except lmdb.Error as error:
+            raise index_error(error, new) from error
         finally:
             tables.close()
+        shutil.rmtree(index, ignore_errors=True)
+        new.rename(index)
+        self._disk.sync_directory(self.path)
         if boot is not None:
             _write_whole(self.path / _BOOT, boot)
 
@@ -102,8 +115,8 @@ def open_directory(
                 f"{path}: no store there; a program that uses `bide.App` makes one",
                 path=str(path),
             )
-        if not os.access(path / "index", os.W_OK):
-            raise PermissionError(13, "not writable", str(path))
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, "not writable", str(path))
         return Directory(path, identity, disk or OsDisk())
 
 
@@ -166,7 +179,7 @@ def _write_whole(path: Path, data: bytes) -> None:
     new = path.with_name(path.name + _NEW)
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
-        os.write(fd, data)
+        OsDisk().write(fd, data, 0)
         os.fsync(fd)
     finally:
         os.close(fd)
@@ -180,4 +193,7 @@ def _read(path: Path) -> bytes:
 
 def _boot_id() -> bytes | None:
     """Names the time since the machine was started; None where the system does not say."""
+    if sys.platform == "darwin":
+        said = subprocess.run(_BOOT_ID_COMMAND, capture_output=True, check=False)  # noqa: S603
+        return said.stdout or None
     return _BOOT_ID.read_bytes() if _BOOT_ID.exists() else None

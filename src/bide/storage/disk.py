@@ -20,6 +20,7 @@ FILE_MODE = 0o600
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
@@ -79,7 +80,10 @@ class OsDisk:
         os.close(fd)
 
     def size(self, fd: int) -> int:
-        return os.fstat(fd).st_size
+        status = os.fstat(fd)
+        if status.st_nlink == 0:  # what is written to it goes with its last descriptor
+            raise FileNotFoundError(errno.ENOENT, "the file was deleted")
+        return status.st_size
 
     def write(self, fd: int, data: bytes, offset: int) -> None:
         view = memoryview(data)
@@ -96,7 +100,11 @@ class OsDisk:
 
     def reserve(self, fd: int, size: int) -> None:
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(fd, 0, size)
+            try:
+                os.posix_fallocate(fd, 0, size)
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
 
     def sync(self, fd: int) -> None:
         _sync(fd)

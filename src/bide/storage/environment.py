@@ -10,19 +10,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
 import lmdb
 
-from bide.errors import CorruptIndex, StoreError, StoreFailed, StoreFull, StoreReadOnly
+from bide.errors import CorruptIndex, StoreError, StoreFailed, StoreFull, StoreLocked, StoreReadOnly
 from bide.storage.tables import TABLE_NAMES, Table, TableName, Transaction
 
 MAP_SIZE = 1 << 38
 """256 GiB of address space; the file grows only as it is used."""
 
 READERS_MAX = 1_024
+
+FREE_SIZE_MIN = 1 << 20
+"""With less left on the device, a write that fails for no stated reason failed for this one."""
 
 
 def index_error(error: lmdb.Error, path: Path | str) -> StoreError:
@@ -31,11 +35,27 @@ def index_error(error: lmdb.Error, path: Path | str) -> StoreError:
         return StoreFull(f"{path}: the index has reached {MAP_SIZE >> 30} GiB", path=str(path))
     if isinstance(error, lmdb.DiskError):
         return StoreFull(f"{path}: no space left on the device", path=str(path))
+    if isinstance(error, lmdb.LockError):
+        return StoreLocked(
+            f"{path}: {error}; another process has the same pid there, as in two containers: "
+            "let them share a pid namespace",
+            path=str(path),
+        )
     if isinstance(error, lmdb.ReadonlyError):
         return StoreReadOnly(f"{path}: this process may not write here", path=str(path))
     if isinstance(error, (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError)):
         return CorruptIndex(f"{path}: the index is damaged: {error}", path=str(path))
+    if _is_full(path):  # LMDB says EIO where a write was cut short
+        return StoreFull(f"{path}: no space left on the device ({error})", path=str(path))
     return StoreFailed(f"{path}: {error}", path=str(path))
+
+
+def _is_full(path: Path | str) -> bool:
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return False
+    return status.f_bavail * status.f_frsize < FREE_SIZE_MIN
 
 
 class LmdbTables:

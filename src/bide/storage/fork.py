@@ -7,7 +7,10 @@ this package keeps for the whole process.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
+from collections.abc import Callable, Iterator
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -30,6 +33,8 @@ class ForkAware(Protocol):
 
 _aware: WeakKeyDictionary[ForkAware, None] = WeakKeyDictionary()  # in order of arrival
 _resting: list[ForkAware] = []
+_forking = threading.Lock()
+"""Held through a fork, and by whoever must not be forked in two."""
 
 
 def watch_forks(thing: ForkAware) -> None:
@@ -41,20 +46,42 @@ def watch_forks(thing: ForkAware) -> None:
     _aware[thing] = None
 
 
+@contextlib.contextmanager
+def unforked() -> Iterator[None]:
+    """A block that no fork comes into. Keep it short, and fork nothing in it."""
+    with _forking:
+        yield
+
+
 def _before() -> None:
-    _resting.extend(_aware)
-    for thing in _resting:
+    _forking.acquire()
+    for thing in list(_aware):
         thing.before_fork()
+        _resting.append(thing)  # now, not all at once: what did not come to rest is not woken
+
+
+def _wake_all(wake: Callable[[ForkAware], None]) -> None:
+    """Wake all that rest, also when one of them fails: the others' locks must not stay taken."""
+    try:
+        if _resting:
+            wake(_resting.pop())
+    finally:
+        if _resting:
+            _wake_all(wake)
 
 
 def _in_parent() -> None:
-    while _resting:
-        _resting.pop().after_fork_in_parent()
+    try:
+        _wake_all(lambda thing: thing.after_fork_in_parent())
+    finally:
+        _forking.release()
 
 
 def _in_child() -> None:
-    while _resting:
-        _resting.pop().after_fork_in_child()
+    try:
+        _wake_all(lambda thing: thing.after_fork_in_child())
+    finally:
+        _forking.release()
 
 
 if hasattr(os, "register_at_fork"):

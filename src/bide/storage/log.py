@@ -20,7 +20,7 @@ from typing import Protocol
 import msgspec
 
 from bide.errors import CorruptRecord, StoreFailed
-from bide.format.record import Record, decode_record, encode_record
+from bide.format.record import HEAD_CHECK_OFFSET, MAGIC, Record, decode_record, encode_record
 from bide.format.segment import (
     HEAD_SIZE,
     SegmentHead,
@@ -59,6 +59,7 @@ class Log(Protocol):
     """What a store asks of its log."""
 
     def append(self, body: bytes, at: Position, now_ms: int) -> Position: ...
+    def stands(self, after: Position, size: int) -> bool: ...
     def sync(self) -> None: ...
     def read(self, until: Position | None = None) -> Iterator[tuple[Record, Position]]: ...
     def close(self) -> None: ...
@@ -103,6 +104,13 @@ class SegmentLog:
         except OSError as error:
             raise store_error(error, self._file) from error
         return Position(at.base, at.end + len(head) + len(body), check)
+
+    def stands(self, after: Position, size: int) -> bool:
+        """Whether the record of *size* bytes that ends at *after* stands there now."""
+        offset = after.end - after.base - size + HEAD_CHECK_OFFSET
+        return self._base == after.base and self._disk.read(
+            self._fd, 4, offset
+        ) == after.chain.to_bytes(4, "big")
 
     def sync(self) -> None:
         """Put on the disk what this process has appended.
@@ -150,12 +158,12 @@ class SegmentLog:
                     offset=base,
                 ) from error
             end = base
-            for record, end in self._read_segment(path, data, base, chain):
+            is_last = until is None and base == bases[-1]
+            for record, end in self._read_segment(path, data, base, chain, is_last=is_last):
                 yield record, Position(base, end, record.check)
                 chain = record.check
                 if until is not None and end >= until.end:
                     return
-            is_last = until is None and base == bases[-1]
             if is_last:
                 return
             if end == base or end != base + len(data):
@@ -165,7 +173,7 @@ class SegmentLog:
             base = end
 
     def _read_segment(
-        self, path: Path, data: memoryview, base: int, chain: int
+        self, path: Path, data: memoryview, base: int, chain: int, *, is_last: bool
     ) -> Iterator[tuple[Record, int]]:
         """The whole records of one segment, each with the log offset behind it."""
         try:
@@ -176,7 +184,12 @@ class SegmentLog:
                 raise CorruptRecord(f"segment at {base}: it is not this log's", offset=base)
             offset = base + HEAD_SIZE
             while not _is_reserved(data, offset - base):
-                decoded = decode_record(data, offset - base, offset=offset)
+                try:
+                    decoded = decode_record(data, offset - base, offset=offset)
+                except CorruptRecord:
+                    if is_last and not _has_record(data, offset - base + 1, base):
+                        return  # written in part: space taken ahead hides where it was torn
+                    raise
                 if decoded is None:
                     return
                 record, end = decoded
@@ -197,9 +210,9 @@ class SegmentLog:
     def close(self) -> None:
         """Let go of the segment. What was not synced stays with the kernel."""
         with self._sync_lock:
-            if self._fd >= 0:
-                self._disk.close(self._fd)
-                self._fd = self._base = -1
+            fd, self._fd, self._base = self._fd, -1, -1
+            if fd >= 0:
+                self._disk.close(fd)
 
     def _use(self, base: int) -> None:
         """Have the segment at *base* open; another process may have started it."""
@@ -250,14 +263,30 @@ class SegmentLog:
 
     def _replace(self, fd: int, base: int) -> None:
         with self._sync_lock:
-            if self._fd >= 0:
-                self._disk.close(self._fd)
-            self._fd, self._base, self._file = fd, base, self._path / segment_name(base)
+            path = self._path / segment_name(base)
+            # The old number is forgotten before it is free for others to have.
+            old, self._fd, self._base, self._file = self._fd, fd, base, path
+            if old >= 0:
+                self._disk.close(old)
 
 
 def _is_reserved(data: memoryview, start: int) -> bool:
     """Whether nothing stands from byte *start* on but space taken ahead."""
     return not any(data[start : start + _LEFT_SIZE]) and not any(data[start:])
+
+
+def _has_record(data: memoryview, start: int, base: int) -> bool:
+    """Whether a whole record stands anywhere from byte *start* of the segment at *base*."""
+    rest = bytes(data[start:])
+    at = rest.find(MAGIC)
+    while at >= 0:
+        try:
+            if decode_record(data, start + at, offset=base + start + at) is not None:
+                return True
+        except CorruptRecord:
+            pass
+        at = rest.find(MAGIC, at + 1)
+    return False
 
 
 class MemoryLog:
@@ -266,6 +295,10 @@ class MemoryLog:
     def append(self, body: bytes, at: Position, now_ms: int) -> Position:
         del now_ms
         return Position(0, at.end + len(body), 0)
+
+    def stands(self, after: Position, size: int) -> bool:
+        del after, size
+        return False  # no other process: the position says all
 
     def sync(self) -> None:
         """Nothing outlives the process."""

@@ -23,14 +23,14 @@ import os
 import select
 import socket
 import struct
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from bide.model.limits import LEASES_MAX
-from bide.storage.disk import FILE_MODE, store_error
-from bide.storage.fork import watch_forks
+from bide.storage.disk import FILE_MODE, OsDisk, store_error
+from bide.storage.fork import unforked, watch_forks
 
 POLL_S = 0.2
 """The longest that a waiting worker sleeps: it then looks for dead ones, and at the clock."""
@@ -110,26 +110,19 @@ class DiskPresence:
 
     def take_seat(self, token: str) -> Seat:
         path = self._path / token
-        while True:
-            fd = -1
-            try:
-                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(fd).st_nlink == 1:
-                    os.truncate(fd, BOARD_SIZE)
-                    return _DiskSeat(self._path, token, fd)
-            except (BlockingIOError, FileExistsError):
-                pass  # swept up between its making and its locking: make it again
-            except OSError as error:
-                raise store_error(error, path) from error
-            if fd >= 0:
-                os.close(fd)
+        try:
+            with unforked():  # a child with a copy of the lock would keep this seat alive
+                return _DiskSeat(self._path, token, _lock_new_file(path))
+        except OSError as error:
+            raise store_error(error, path) from error
 
     def is_alive(self, token: str) -> bool:
         try:
             fd = os.open(self._path / token, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise store_error(error, self._path / token) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -155,8 +148,8 @@ class DiskPresence:
         # through two changes of one tick, so the list is not trusted for long.
         try:
             changed_ns = os.stat(self._path).st_mtime_ns  # noqa: PTH116  five times as fast
-        except FileNotFoundError:
-            return  # the directory was taken away: there is nobody to wake
+        except OSError:
+            return  # the directory was taken away, or this App closed: they look by themselves
         now_s = self._monotonic()
         if changed_ns != self._bells_changed_ns or now_s - self._bells_listed_s > LISTING_TRUSTED_S:
             names = os.listdir(self._path)  # noqa: PTH208  likewise
@@ -165,7 +158,7 @@ class DiskPresence:
         for name in self._bells:
             # Full: it is about to wake. Refused or gone: it is dead.
             with (
-                contextlib.suppress(BlockingIOError, ConnectionError, FileNotFoundError),
+                contextlib.suppress(OSError),
                 _socket_address(self._path, name) as address,
             ):
                 self._sender.sendto(b"!", address)
@@ -173,11 +166,42 @@ class DiskPresence:
     def sweep(self, known: frozenset[str]) -> None:
         for entry in self._path.iterdir():
             token = entry.name.removesuffix(_BELL_SUFFIX)
-            if token not in known and not self.is_alive(token):
-                self.forget(token)
+            if token not in known:
+                self._sweep_up(token)
 
     def close(self) -> None:
         self._sender.close()
+
+    def _sweep_up(self, token: str) -> None:
+        """Remove a seat's files, if it is nobody's; under its lock, so that nobody takes it."""
+        try:
+            fd = os.open(self._path / token, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            (self._path / (token + _BELL_SUFFIX)).unlink(missing_ok=True)
+            return
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.forget(token)
+        except BlockingIOError:
+            pass  # it lives
+        finally:
+            os.close(fd)
+
+
+def _lock_new_file(path: Path) -> int:
+    """Make a board's file, with all its space, and hold its lock."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)  # waits for one who looks, or sweeps, no longer
+            if os.fstat(fd).st_nlink:
+                OsDisk().reserve(fd, BOARD_SIZE)  # mapped without space, a full disk is a SIGBUS
+                os.truncate(fd, BOARD_SIZE)
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)  # swept up before it was locked: make it again
 
 
 @contextlib.contextmanager
@@ -249,7 +273,8 @@ class _DiskSeat:
     def after_fork_in_child(self) -> None:
         # The lock lives until the last copy of the descriptor is closed: a
         # child that outlived the worker would keep it alive for ever.
-        self._let_go()
+        if self._fd >= 0:
+            self._let_go()
 
     def _let_go(self) -> None:
         self._board.close()
@@ -295,7 +320,7 @@ class _MemorySeat:
         self.token = token
         self.board: dict[int, tuple[int, int]] = {}
         self.left = False
-        self._rung = threading.Event()
+        self._rung: SimpleQueue[None] = SimpleQueue()  # an Event is not for signal handlers
         self._slot = 0
 
     def start(self, job_id: int, attempt: int) -> int:
@@ -307,11 +332,13 @@ class _MemorySeat:
         del self.board[slot]
 
     def wait(self, timeout_s: float) -> None:
-        self._rung.wait(min(timeout_s, POLL_S))
-        self._rung.clear()
+        with contextlib.suppress(Empty):
+            self._rung.get(timeout=min(timeout_s, POLL_S))
+            while True:
+                self._rung.get_nowait()
 
     def wake(self) -> None:
-        self._rung.set()
+        self._rung.put(None)
 
     def leave(self) -> None:
         self.left = True

@@ -31,6 +31,7 @@ import lmdb
 
 from bide.errors import BideError, JobError, StoreClosed, StoreError, StoreFailed
 from bide.format.commit import Entry, encode_commit, encode_rows
+from bide.format.record import HEAD_SIZE
 from bide.model.commands import Answer, Command, Put
 from bide.model.machine import decide
 from bide.storage.apply import Applier
@@ -157,24 +158,28 @@ class Store:
 
     def close(self) -> None:
         """Sync, and let go of the files. Closing twice is harmless."""
-        if self._closed:
-            return
-        try:
-            if self._broken is None:
-                self._sync_to(self._appended_end)
-        finally:
-            with self._lock, self._sync_lock:
-                self._closed = True
-                self._dirty.set()
-                if self._parts is not None:
-                    environment, log = self._parts
-                    self._parts = None
-                    environment.close()
-                    log.close()
+        with self._lock, self._sync_lock:
+            self._closed = True
+            self._dirty.set()  # for the ticker to see it
+            if self._parts is None:
+                return
+            environment, log = self._parts
+            self._parts = None
+            try:
+                if self._broken is None and self._synced_end < self._appended_end:
+                    log.sync()
+                    self._synced_end = self._appended_end
+            finally:
+                environment.close()
+                log.close()
 
     def before_fork(self) -> None:
         self._lock.acquire()
-        self._sync_lock.acquire()
+        try:
+            self._sync_lock.acquire()
+        except BaseException:
+            self._lock.release()
+            raise
 
     def after_fork_in_parent(self) -> None:
         self._sync_lock.release()
@@ -200,8 +205,27 @@ class Store:
             self._parts = self._open_parts()
         return self._parts
 
-    def _take_group(self) -> list[_Caller]:
+    def _commit_group(self) -> None:
+        """Commit the head of the line. Each caller in it is done, or still in line."""
         group: list[_Caller] = []
+        try:
+            self._take_group(group)
+            try:
+                self._commit(group)
+            except Exception as error:  # noqa: BLE001  each caller raises it in its own thread
+                if len(group) == 1 or self._broken is not None:
+                    _refuse(group, error)
+                else:
+                    for caller in group:  # one that can't be done must not undo the others
+                        self._commit_alone(caller)
+        finally:
+            # An interrupt, from outside or from a task's timeout, may end the
+            # thread that commits for others: what it has not done goes back.
+            for caller in reversed(group):
+                if not caller.done and caller not in self._line:
+                    self._line.appendleft(caller)
+
+    def _take_group(self, group: list[_Caller]) -> None:
         jobs = size = 0
         while self._line:
             caller = self._line[0]
@@ -209,38 +233,20 @@ class Store:
             jobs, size = jobs + more_jobs, size + more_size
             if group and (jobs > GROUP_JOBS_MAX or size > GROUP_SIZE_MAX):
                 break
-            group.append(self._line.popleft())
-        return group
-
-    def _commit_group(self) -> None:
-        """Commit the head of the line. Each caller in it is done, or still in line."""
-        group = self._take_group()
-        try:
-            self._commit(group)
-        except Exception as error:  # noqa: BLE001  each caller raises it in its own thread
-            if len(group) == 1 or self._broken is not None:
-                for caller in group:
-                    caller.error = error
-                    caller.done = True
-            else:
-                for caller in group:  # one that can't be done must not undo the others
-                    self._commit_alone(caller)
-        except BaseException:
-            # An interrupt, from outside or from a task's timeout, in the thread
-            # that commits for others: what it has not done stays in line.
-            self._line.extendleft(caller for caller in reversed(group) if not caller.done)
-            raise
+            group.append(caller)  # before it leaves the line: it is never in neither
+            self._line.popleft()
 
     def _commit_alone(self, caller: _Caller) -> None:
         try:
             self._commit([caller])
         except Exception as error:  # noqa: BLE001  raised by the caller's own thread
-            caller.error = error
-            caller.done = True
+            _refuse([caller], error)
 
     def _commit(self, group: Sequence[_Caller]) -> None:
+        """Carry out the commands of *group* in one transaction."""
+        assert group, "a caller is neither done nor in line"
         environment, log = self._open()
-        after = START
+        after, size = START, 0
         try:
             with environment.begin(write=True) as txn:
                 view = IndexView(txn, environment.tables)
@@ -253,8 +259,10 @@ class Store:
                     ]
                 if entries:
                     body = encode_commit(entries)
+                    size = HEAD_SIZE + len(body)
                     after = log.append(body, view.position(), group[0].now_ms)
                     applier.finish(after)
+            self._settle_group(group, after)
         except lmdb.Error as error:
             raise index_error(error, self.path) from error
         except StoreFailed as error:
@@ -263,19 +271,28 @@ class Store:
         except Exception:
             raise
         except BaseException:
-            if after != START and self._position(environment) == after:
-                self._settle_group(group, after)  # interrupted just behind the commit
+            # Interrupted, maybe just behind the commit: then it is done, and
+            # must not be done again.
+            if after != START and self._has_committed(environment, log, after, size):
+                self._settle_group(group, after)
             raise
-        self._settle_group(group, after)
 
     def _settle_group(self, group: Sequence[_Caller], after: Position) -> None:
         self._appended_end = max(self._appended_end, after.end)
         for caller in group:
             caller.done = True
 
-    def _position(self, environment: Environment) -> Position:
+    def _has_committed(
+        self, environment: Environment, log: Log, after: Position, size: int
+    ) -> bool:
+        """Whether the transaction that appended up to *after* has committed.
+
+        Another process may have committed since: behind our record, or in
+        its place if ours was aborted.
+        """
         with environment.begin(write=False) as txn:
-            return IndexView(txn, environment.tables).position()
+            position = IndexView(txn, environment.tables).position()
+        return position == after or (position.end > after.end and log.stands(after, size))
 
     def _sync_to(self, end: int) -> None:
         """Have the log on the disk up to *end*, by a sync of this thread's or of another's."""
@@ -317,11 +334,19 @@ class Store:
     def _tick(self) -> None:
         """Sync within the interval after every put, until the store closes."""
         pause = threading.Event()
-        while self._dirty.wait() and not self._closed and self._broken is None:
+        while self._dirty.wait():
             pause.wait(SYNC_INTERVAL_S / 2)
             self._dirty.clear()
+            if self._closed or self._broken is not None:  # looked at after the clear
+                return
             with contextlib.suppress(StoreFailed):  # kept in _broken: the next call says it
                 self._sync_to(self._appended_end)
+
+
+def _refuse(group: Sequence[_Caller], error: BaseException) -> None:
+    for caller in group:
+        caller.error = error
+        caller.done = True
 
 
 def _held_lock() -> threading.Lock:

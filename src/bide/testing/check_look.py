@@ -143,6 +143,17 @@ def counters_tell_what_happened(trial: Trial) -> None:
     )
 
 
+def returned_run_counts_as_nothing(trial: Trial) -> None:
+    worker = trial.attend()
+    trial.put(key="a")
+    lease = trial.reserve_one(worker)
+    trial.put(key="a", on_conflict="replace", delay_ms=1_000)  # the returned one has lost its key
+    trial.end(lease, Returned())
+    stats = trial.stats()
+    assert (stats.put_total, stats.waiting) == (2, 2)
+    assert (stats.rescheduled_total, stats.failed_total, stats.cancelled_total) == (0, 0, 0)
+
+
 def stats_know_each_queue(trial: Trial) -> None:
     assert trial.backend.stats().queues == ()
     now_ms = trial.clock.now_ms()
@@ -188,6 +199,7 @@ CHECKS = (
     failed_jobs_are_listed_oldest_failure_first,
     page_goes_on_where_it_was_though_jobs_come_and_go,
     counters_tell_what_happened,
+    returned_run_counts_as_nothing,
     stats_know_each_queue,
     tick_tells_the_next_due_time,
 )

@@ -160,6 +160,15 @@ def settling_and_reserving_in_one_call(trial: Trial) -> None:
     assert trial.stats().succeeded_total == 2
 
 
+def job_settled_into_being_due_can_be_reserved_at_once(trial: Trial) -> None:
+    job_id = trial.put()
+    worker = trial.attend()
+    lease = trial.reserve_one(worker)
+    again = Settlement(job_id, lease.attempt, Retried(trial.clock.now_ms(), "once more"))
+    reserved = trial.backend.reserve(worker.owner, ("q",), 1, [again])
+    assert [(lease.job.id, lease.attempt) for lease in reserved.leases] == [(job_id, 2)]
+
+
 def unknown_owner_gets_nothing(trial: Trial) -> None:
     job_id = trial.put()
     stranger = OwnerId(987_654_321)
@@ -183,5 +192,6 @@ CHECKS = (
     lease_is_exclusive,
     leases_say_who_and_which_run,
     settling_and_reserving_in_one_call,
+    job_settled_into_being_due_can_be_reserved_at_once,
     unknown_owner_gets_nothing,
 )

@@ -22,11 +22,16 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long a stopping worker lets its running jobs go on."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.queues, (tuple, list)):
+            raise InvalidOption(f"queues {self.queues!r}: use a tuple of names")
         for queue in self.queues:
             check_queue(queue)
         if len(set(self.queues)) < len(self.queues):
             raise InvalidOption(f"queues {', '.join(self.queues)}: one is named twice")
-        if not 1 <= self.threads <= THREADS_MAX:
+        threads: object = self.threads
+        is_count = isinstance(threads, int) and not isinstance(threads, bool)
+        if not (is_count and 1 <= self.threads <= THREADS_MAX):
             raise InvalidOption(f"threads {self.threads!r}: use 1 to {THREADS_MAX}")
-        if not self.drain_timeout_s >= 0:
+        is_number = isinstance(self.drain_timeout_s, (int, float))
+        if not (is_number and self.drain_timeout_s >= 0):
             raise InvalidOption(f"drain timeout {self.drain_timeout_s!r}: use 0 or more seconds")

@@ -202,10 +202,16 @@ class ThreadExecutor:
             self._attendance.clear(run.mark)
         return len(runs)
 
-    def stop(self) -> None:
-        """Let the idle threads end. They are daemons: one that is stuck holds up no exit."""
+    def end(self) -> int:
+        """Start nothing more, and let the idle threads end; returns how many still run.
+
+        They are daemons: one that is stuck holds up no exit.
+        """
+        self.take_back()
         for _ in range(self._alive):
             self._waiting.put(None)
+        self.collect()
+        return self.in_hand
 
     def _start_thread(self) -> None:
         self._alive += 1
@@ -228,11 +234,14 @@ class ThreadExecutor:
                 self._notify()
 
     def _run(self, run: _Run) -> c.Outcome:
+        """Run it, whatever may come of that: the thread goes on with the next."""
         context = Context(run.lease, lambda: run.cancelled, self._is_stopping)
         outcome: c.Outcome | None = None
         try:
             try:
                 outcome = self._runner.run(run.lease, context)
+            except Exception as error:  # noqa: BLE001  a task whose options can't be applied, say
+                outcome = c.Exhausted(f"{type(error).__name__}: {error}")
             finally:
                 run.finish()  # an interrupt may come in here still, and is caught below
         except TaskTimeout:

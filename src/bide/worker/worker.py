@@ -6,8 +6,8 @@ all that has ended and reserves what there is room for, in one transaction,
 so a busy worker's batches grow by themselves while the disk syncs.
 
 Jobs are held ahead of the threads only if they take about as long as a
-turn, and go back to the queue when they wait longer than that: no other
-worker idles beside a hoard.
+turn, and go back to the queue when no thread comes to them: no other worker
+idles beside a hoard.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AHEAD_MAX = 512
 """The same, in jobs."""
 
 HELD_S_MAX = 0.05
-"""How long a held job may wait for a thread before it goes back to the queue."""
+"""Once every thread has been at its job for so long, what is held goes back to the queue."""
 
 LINGER_S = 0.002
 """How long ended runs wait for others to be settled with them, while threads are busy."""
@@ -102,16 +102,16 @@ class Worker:
         backend = self._app.backend
         attendance = self._attendance = backend.attend(self.queues)
         loop = _Loop(self._app, self._options, self.queues, attendance, lambda: self._stopping)
-        has_ended = False
         try:
             while not self._stopping:
                 loop.turn()
                 if self._options.burst and loop.is_idle:
                     break
-            has_ended = loop.drain(lambda: self._stop_now)
+            loop.drain(lambda: self._stop_now)
         finally:
-            loop.executor.stop()
-            if has_ended:  # else the seat is kept until the process ends, and its runs with it
+            # What still runs holds its seat until the process ends: given to
+            # another now, it would run twice at once.
+            if loop.executor.end() == 0:
                 attendance.leave()
         return loop.summary
 
@@ -147,21 +147,31 @@ class _Loop:
         """Whether the last turn found nothing due, and nothing in hand."""
         self._ended: list[Ended] = []
         self._returned: list[Lease] = []
-        self._handed_out_s = 0.0
         self._looked_s = float("-inf")
         self._is_full = False
         self._has_settled = False
 
     def turn(self) -> None:
         """Settle what has ended and reserve what there is room for; sleep if there was nothing."""
-        now_s = self._begin_turn()
-        room = self._room(now_s)
+        try:
+            self._turn()
+        except StoreFull as error:
+            if not self._is_full:
+                self._is_full = True
+                logger.error("%s; trying again every %g s", error, BACKOFF_S)
+            self._attendance.wait(None, BACKOFF_S)
+            return
+        if self._is_full:
+            self._is_full = False
+            logger.info("the store has space again")
+
+    def _turn(self) -> None:
+        room = self._room(self._begin_turn())
         leases = self._exchange(room)
         for lease in leases:
             self._hand_out(lease)
         self._sync()  # now that the threads have work again
         if leases:
-            self._handed_out_s = now_s
             self.is_idle = False
             return
         next_due_ms = self._backend.tick(self._queues) if room else None
@@ -170,13 +180,8 @@ class _Loop:
         if not (self.is_idle and self._options.burst):
             self._sleep(next_due_ms)
 
-    def drain(self, is_urgent: Callable[[], bool]) -> bool:
-        """Return what is held, and wait for what runs.
-
-        Returns:
-            Whether all has ended; False: some run does not end, and only the
-            end of this process will end it.
-        """
+    def drain(self, is_urgent: Callable[[], bool]) -> None:
+        """Return what is held, and wait for what runs; give up on what does not stop."""
         start_s = self._clock.monotonic()
         interrupted_s: float | None = None
         self._returned += self.executor.take_back()
@@ -185,7 +190,7 @@ class _Loop:
             self._exchange(room=0)
             self._sync()
             if not (self.executor.in_hand or self._ended or self._returned):
-                return True
+                return
             if is_urgent() or now_s - start_s >= self._options.drain_timeout_s:
                 interrupted_s = now_s if interrupted_s is None else interrupted_s
                 self.executor.interrupt_all(now_s)
@@ -193,7 +198,7 @@ class _Loop:
                 stuck = self.executor.abandon()
                 self.summary.stuck += stuck
                 logger.warning("%d jobs do not stop; they run again once this process ends", stuck)
-                return False
+                return
             self._sleep(None)
 
     def _begin_turn(self) -> float:
@@ -202,7 +207,7 @@ class _Loop:
         if now_s - self._looked_s >= TURN_S:
             self._look_around(now_s)
         self.executor.enforce(now_s)
-        if self.executor.waiting_count and now_s - self._handed_out_s > HELD_S_MAX:
+        if self.executor.waiting_count and not self.executor.flowing_count(now_s, HELD_S_MAX):
             self._returned += self.executor.take_back()
         self._notified = False  # first, so that what ends from here on is noticed
         self._ended += self.executor.collect()
@@ -236,19 +241,7 @@ class _Loop:
         settlements += [c.Settlement(x.job.id, x.attempt, c.Returned()) for x in self._returned]
         if not settlements and room <= 0:
             return ()
-        try:
-            reserved = self._backend.reserve(
-                self._attendance.owner, self._queues, room, settlements
-            )
-        except StoreFull as error:
-            if not self._is_full:
-                self._is_full = True
-                logger.error("%s; trying again every %g s", error, BACKOFF_S)
-            self._attendance.wait(None, BACKOFF_S)
-            return ()
-        if self._is_full:
-            self._is_full = False
-            logger.info("the store has space again")
+        reserved = self._backend.reserve(self._attendance.owner, self._queues, room, settlements)
         self._has_settled = bool(settlements)
         for ended, refused in zip(self._ended, reserved.refused, strict=False):
             self._account(ended, refused)
