@@ -10,7 +10,7 @@ from bide.backends.port import Backend, Sync
 from bide.clock import Clock, random_token
 from bide.format.identity import SEGMENT_SIZE, Identity
 from bide.storage.directory import open_directory
-from bide.storage.fork import watch_forks
+from bide.storage.fork import ForkOrder, watch_forks
 from bide.storage.presence import DiskPresence
 from bide.storage.store import Store
 
@@ -21,7 +21,7 @@ class _Shared:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: dict[tuple[int, int, str], tuple[Store, int]] = {}
-        watch_forks(self)
+        watch_forks(self, ForkOrder.STORES)
 
     def take(self, path: Path, *, create: bool, segment_size: int) -> tuple[Store, Path]:
         identity = Identity(store_id=random_token(), segment_size=segment_size)

@@ -48,7 +48,7 @@ from bide.model.limits import (
     check_task_name,
 )
 from bide.model.retry import RetryPolicy
-from bide.storage.fork import watch_forks
+from bide.storage.fork import ForkOrder, watch_forks
 
 COMMIT_JOBS = 1_000
 COMMIT_SIZE = 8 << 20
@@ -108,7 +108,7 @@ class App:
         self._closed = False
         self._lock = threading.Lock()
         self._backend: Backend | None = None
-        watch_forks(self)
+        watch_forks(self, ForkOrder.APP)
         self._mergers: WeakKeyDictionary[asyncio.AbstractEventLoop, Merger] = WeakKeyDictionary()
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
+from enum import IntEnum
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -31,19 +32,24 @@ class ForkAware(Protocol):
         ...
 
 
-_aware: WeakKeyDictionary[ForkAware, None] = WeakKeyDictionary()  # in order of arrival
+class ForkOrder(IntEnum):
+    """Who comes to rest before whom: what takes another's lock under its own, before it."""
+
+    APP = 0
+    STORES = 1
+    STORE = 2
+    SEAT = 3
+
+
+_aware: WeakKeyDictionary[ForkAware, ForkOrder] = WeakKeyDictionary()
 _resting: list[ForkAware] = []
 _forking = threading.Lock()
 """Held through a fork, and by whoever must not be forked in two."""
 
 
-def watch_forks(thing: ForkAware) -> None:
-    """Have *thing* told of every fork, for as long as anyone else holds it.
-
-    They come to rest in the order of these calls: what takes another's lock
-    under its own has to come before it.
-    """
-    _aware[thing] = None
+def watch_forks(thing: ForkAware, order: ForkOrder) -> None:
+    """Have *thing* told of every fork, for as long as anyone else holds it."""
+    _aware[thing] = order
 
 
 @contextlib.contextmanager
@@ -53,11 +59,18 @@ def unforked() -> Iterator[None]:
         yield
 
 
+def _all_aware() -> list[ForkAware]:
+    # By keyrefs, which copies in one step: other threads may add to it meanwhile.
+    return [thing for ref in _aware.keyrefs() if (thing := ref()) is not None]
+
+
 def _before() -> None:
     _forking.acquire()
-    for thing in list(_aware):
+    # One by one, and asked for anew: while one comes to rest, another thread may make others.
+    while awake := [thing for thing in _all_aware() if thing not in _resting]:
+        thing = min(awake, key=lambda thing: _aware[thing])
         thing.before_fork()
-        _resting.append(thing)  # now, not all at once: what did not come to rest is not woken
+        _resting.append(thing)
 
 
 def _wake_all(wake: Callable[[ForkAware], None]) -> None:

@@ -30,7 +30,7 @@ from typing import Protocol
 
 from bide.model.limits import LEASES_MAX
 from bide.storage.disk import FILE_MODE, OsDisk, store_error
-from bide.storage.fork import unforked, watch_forks
+from bide.storage.fork import ForkOrder, unforked, watch_forks
 
 POLL_S = 0.2
 """The longest that a waiting worker sleeps: it then looks for dead ones, and at the clock."""
@@ -144,24 +144,26 @@ class DiskPresence:
             (self._path / name).unlink(missing_ok=True)
 
     def ring(self) -> None:
+        # No descriptor left, or the directory taken away: they look by themselves.
+        with contextlib.suppress(OSError):
+            for name in self._list_bells():
+                # Full: it is about to wake. Refused or gone: it is dead.
+                with (
+                    contextlib.suppress(OSError),
+                    _socket_address(self._path, name) as address,
+                ):
+                    self._sender.sendto(b"!", address)
+
+    def _list_bells(self) -> tuple[str, ...]:
         # Listing a directory costs more than ringing. Its mtime may stand still
         # through two changes of one tick, so the list is not trusted for long.
-        try:
-            changed_ns = os.stat(self._path).st_mtime_ns  # noqa: PTH116  five times as fast
-        except OSError:
-            return  # the directory was taken away, or this App closed: they look by themselves
+        changed_ns = os.stat(self._path).st_mtime_ns  # noqa: PTH116  five times as fast
         now_s = self._monotonic()
         if changed_ns != self._bells_changed_ns or now_s - self._bells_listed_s > LISTING_TRUSTED_S:
             names = os.listdir(self._path)  # noqa: PTH208  likewise
             self._bells = tuple(name for name in names if name.endswith(_BELL_SUFFIX))
             self._bells_changed_ns, self._bells_listed_s = changed_ns, now_s
-        for name in self._bells:
-            # Full: it is about to wake. Refused or gone: it is dead.
-            with (
-                contextlib.suppress(OSError),
-                _socket_address(self._path, name) as address,
-            ):
-                self._sender.sendto(b"!", address)
+        return self._bells
 
     def sweep(self, known: frozenset[str]) -> None:
         for entry in self._path.iterdir():
@@ -236,7 +238,7 @@ class _DiskSeat:
         with _socket_address(directory, token + _BELL_SUFFIX) as address:
             self._bell.bind(address)
             self._waker.connect(address)
-        watch_forks(self)
+        watch_forks(self, ForkOrder.SEAT)
 
     def start(self, job_id: int, attempt: int) -> int:
         slot = self._free.pop()

@@ -36,7 +36,7 @@ from bide.model.commands import Answer, Command, Put
 from bide.model.machine import decide
 from bide.storage.apply import Applier
 from bide.storage.environment import index_error
-from bide.storage.fork import watch_forks
+from bide.storage.fork import ForkOrder, watch_forks
 from bide.storage.index import IndexView
 from bide.storage.log import START, Log, Position
 from bide.storage.tables import Environment
@@ -85,7 +85,7 @@ class Store:
         self._closed = False
         self._broken: StoreError | None = None
         self._start_afresh()
-        watch_forks(self)
+        watch_forks(self, ForkOrder.STORE)
 
     def _start_afresh(self) -> None:
         self._parts: tuple[Environment, Log] | None = None

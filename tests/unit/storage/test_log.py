@@ -250,37 +250,35 @@ def test_every_cut_of_the_last_segment_leaves_a_prefix(tmp_path: Path, *, zeros:
     log = open_log(tmp_path)
     ends = fill(log, BODIES)
     path = segments(tmp_path)[-1]
-    data = path.read_bytes()
-    base = int(path.stem)
+    base, data = int(path.stem), path.read_bytes()
     used = ends[-1].end - base
     for cut in range(used):
         path.write_bytes(data[:cut] + bytes(len(data) - cut if zeros else 0))
-        # A cut within a row of zeros has taken nothing away.
-        whole = len(data[:cut].rstrip(b"\0")) if not zeros else cut
-        left = [
+        # Zeros in the place of zeros have taken nothing away.
+        expected = [
             body
             for body, end in zip(BODIES, ends, strict=True)
-            if end.end <= base + whole
-            or (zeros and not data[cut : end.end - base].strip(b"\0"))
-            or (not zeros and end.end <= base + cut)
+            if end.end - base <= cut or (zeros and not any(data[cut : end.end - base]))
         ]
-        assert read_bodies(log) == left, cut
-        if len(left) < len(BODIES):
+        assert read_bodies(log) == expected, cut
+        if len(expected) < len(BODIES):
             with pytest.raises(CorruptRecord):
                 read_bodies(log, ends[-1])
 
 
 def test_a_middle_segment_that_was_cut_is_damage(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    end = fill(log, BODIES)[-1]
+    ends = fill(log, BODIES)
     path = segments(tmp_path)[1]
-    data = path.read_bytes()
+    base, data = int(path.stem), path.read_bytes()
     for cut in range(len(data)):
         path.write_bytes(data[:cut])
-        for until in (end, None):
+        for until in (ends[-1], None):
             with pytest.raises(CorruptRecord) as caught:
                 read_bodies(log, until)
-            assert caught.value.path == str(path)
+            whole = [end.end for end in ends if end.base == base and end.end <= base + cut]
+            assert caught.value.offset == max(whole, default=base)
+            assert caught.value.path.startswith(str(tmp_path))
 
 
 def test_segments_of_another_store_are_refused(tmp_path: Path) -> None:

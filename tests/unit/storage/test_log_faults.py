@@ -137,7 +137,7 @@ def test_a_failed_sync_of_old_records_is_final_while_rolling(tmp_path: Path, cod
     disk = FaultyDisk()
     log, at, _, body = roll(tmp_path, disk)
     disk.fail(code, at=calls_of(roll, tmp_path / "whole").index("sync"))
-    with pytest.raises(StoreFailed, match="may be lost"):
+    with pytest.raises(StoreFailed):
         log.append(body, at, 0)
 
 
@@ -148,15 +148,6 @@ def test_no_room_to_reserve_is_no_failure_while_the_record_fits(tmp_path: Path) 
     ends = fill(log, OLD)
     assert disk.count("reserve") > 0
     assert read_bodies(log, ends[-1]) == read_bodies(log) == OLD
-
-
-def test_a_file_system_that_cannot_reserve_is_no_failure(tmp_path: Path) -> None:
-    disk = FaultyDisk()
-    log = open_log(tmp_path, disk=disk)
-    disk.fail(errno.EOPNOTSUPP, method="reserve")
-    ends = fill(log, OLD)
-    assert disk.count("reserve") > 0
-    assert read_bodies(log, ends[-1]) == OLD
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS])
