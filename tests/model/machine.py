@@ -104,7 +104,7 @@ class BackendMachine(RuleBasedStateMachine):
             worker.attendance.leave()
         for row in self.plain.held(owner):
             self.ended.append(self.leases.pop(row.id))
-        self.plain.die(owner, self.now, counted=is_killed)
+        self.plain.go(owner, self.now)
 
     @invariant()
     def tick_tells_what_is_next(self) -> None:
@@ -125,7 +125,7 @@ class BackendMachine(RuleBasedStateMachine):
                 due_ms=new.due,
                 priority=new.priority,
                 key=new.key,
-                on_conflict=cast(Any, new.conflict),
+                on_conflict=cast("Any", new.conflict),
                 max_retries=new.max_retries,
             )
             for new in batch
@@ -164,7 +164,7 @@ class BackendMachine(RuleBasedStateMachine):
                 row = held[pick % len(held)]
                 settlements.append(self.settle_one(slot, row, outcome, self.now + delay * 1000))
         expected = self.plain.reserve(owner, list(order), limit, self.now)
-        reserved = self.backend.reserve(cast(Any, owner), order, limit, settlements)
+        reserved = self.backend.reserve(cast("Any", owner), order, limit, settlements)
         assert reserved.refused == (None,) * len(settlements)
         assert [lease.job.id for lease in reserved.leases] == [row.id for row in expected]
         for lease, row in zip(reserved.leases, expected, strict=True):
@@ -208,7 +208,7 @@ class BackendMachine(RuleBasedStateMachine):
         lease = self.ended[pick % len(self.ended)]
         now = self.leases.get(lease.job.id)
         if now is not None and (now.owner, now.attempt) == (lease.owner, lease.attempt):
-            return  # snoozed or returned, and reserved again by the same owner: the fence is the same
+            return  # it did not count, and the same owner has it again: the same fence
         settlement = c.Settlement(lease.job.id, lease.attempt, outcome)
         (refused,) = self.backend.reserve(lease.owner, (), 0, [settlement]).refused
         assert isinstance(refused, LeaseLost)
@@ -232,6 +232,7 @@ class BackendMachine(RuleBasedStateMachine):
     )
     def change(
         self,
+        *,
         verb: str,
         pick: int,
         queue: str,
@@ -314,7 +315,9 @@ class BackendMachine(RuleBasedStateMachine):
             assert self.listed(queue, State.READY) == ready
             later = [job_id for job_id in waiting if job_id not in set(ready)]
             assert self.listed(queue, State.SCHEDULED) == later
-            failed = [r for r in self.plain.rows.values() if (r.where, r.queue) == ("failed", queue)]
+            failed = [
+                r for r in self.plain.rows.values() if (r.where, r.queue) == ("failed", queue)
+            ]
             failed.sort(key=lambda row: (row.failed_at, row.id))
             assert self.listed(queue, State.FAILED) == [row.id for row in failed]
         running = [row for slot in self.workers for row in self.plain.held(self.owner(slot))]

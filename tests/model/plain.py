@@ -150,10 +150,10 @@ class Plain:
             case "returned":
                 row.where = "waiting"
 
-    def die(self, owner: int, now: int, *, counted: bool) -> None:
-        """The owner is gone. What it had started was an attempt, if *counted*."""
+    def go(self, owner: int, now: int) -> None:
+        """The owner has died or left. What it had started was an attempt, what it held was not."""
         for row in self.held(owner):
-            if counted and row.started:
+            if row.started:
                 self.fail_attempt(row, row.due, now)
             else:
                 row.where = "waiting"

@@ -11,6 +11,9 @@ STEADY = settings(
     derandomize=True,
     deadline=None,
     max_examples=100,
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+    report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+WITHOUT_SHRINKING = settings(STEADY, phases=[Phase.explicit, Phase.generate])
+"""For state machines: to shrink a history of forty steps takes minutes. Use STEADY by hand."""

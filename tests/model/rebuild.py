@@ -26,7 +26,7 @@ def rows_of(environment: Environment) -> Rows:
 
 def assert_log_makes_index(backend: Backend) -> Rows:
     """Compare the index with what the log makes; returns its rows."""
-    store: Store = cast(Any, backend)._shared_store
+    store: Store = cast("Any", backend)._shared_store
     with store.view() as view:
         position = view.position()
         parts = store._parts

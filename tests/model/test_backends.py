@@ -11,7 +11,7 @@ from bide.backends.local import open_local
 from bide.backends.memory import open_memory
 from bide.backends.port import Attendance, Backend
 from tests.model.machine import BackendMachine
-from tests.model.profile import STEADY
+from tests.model.profile import WITHOUT_SHRINKING
 from tests.model.rebuild import assert_log_makes_index
 
 
@@ -20,7 +20,7 @@ class MemoryMachine(BackendMachine):
         return open_memory(self.clock)
 
     def kill(self, worker: Attendance) -> None:
-        cast(Any, worker)._seat.leave()
+        cast("Any", worker)._seat.leave()
 
 
 class LocalMachine(BackendMachine):
@@ -35,7 +35,7 @@ class LocalMachine(BackendMachine):
         return open_local(path, self.clock, sync="never", segment_size=4096)
 
     def kill(self, worker: Attendance) -> None:
-        cast(Any, worker)._seat._let_go()
+        cast("Any", worker)._seat._let_go()
 
     @rule()
     def open_again(self) -> None:
@@ -53,7 +53,7 @@ class LocalMachine(BackendMachine):
 
 
 TestMemory = MemoryMachine.TestCase
-TestMemory.settings = settings(STEADY, max_examples=300, stateful_step_count=40)
+TestMemory.settings = settings(WITHOUT_SHRINKING, max_examples=300, stateful_step_count=40)
 
 TestLocal = LocalMachine.TestCase
-TestLocal.settings = settings(STEADY, max_examples=100, stateful_step_count=40)
+TestLocal.settings = settings(WITHOUT_SHRINKING, max_examples=100, stateful_step_count=40)

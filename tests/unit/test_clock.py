@@ -12,7 +12,6 @@ from bide.clock import ScaledClock, SystemClock
 from bide.testing import ManualClock
 
 
-
 def test_system_clock_counts_ms_and_never_back() -> None:
     clock = SystemClock()
     first, second = clock.now_ms(), clock.now_ms()

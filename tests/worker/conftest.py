@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,9 +12,20 @@ import pytest
 from bide.clock import Clock
 from bide.jobs.app import App
 from bide.testing.clock import ManualClock
-from tests.worker.running import Watched, check_counts, watched_app
+from tests.worker.running import PATIENCE_S, Watched, check_counts, watched_app
 
 MakeApp = Callable[..., tuple[App, Watched]]
+
+
+@pytest.fixture(autouse=True)
+def threads_end() -> Iterator[None]:
+    """No thread of a worker or a store outlives its test."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        if thread.name.startswith("bide-"):
+            thread.join(PATIENCE_S / 4)
+            assert not thread.is_alive(), f"{thread.name} goes on without a worker"
 
 
 @pytest.fixture

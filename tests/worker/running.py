@@ -67,14 +67,6 @@ def wait(event: threading.Event) -> None:
     assert event.wait(PATIENCE_S), "it did not happen"
 
 
-def join_threads() -> None:
-    """Wait for the end of every thread that a worker has started."""
-    for thread in threading.enumerate():
-        if thread.name.startswith("bide-"):
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive(), f"{thread.name} goes on without a worker"
-
-
 class Watched:
     """A backend that notes what workers ask of it, and lets a test wait for that or forbid it."""
 

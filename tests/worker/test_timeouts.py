@@ -17,7 +17,7 @@ from bide.jobs.app import App
 from bide.testing.clock import ManualClock
 from bide.worker.worker import WorkerSummary
 from tests.worker.conftest import MakeApp
-from tests.worker.running import PATIENCE_S, Running, burst, join_threads, wait
+from tests.worker.running import PATIENCE_S, Running, burst, wait
 
 
 def spin_until(is_over: Callable[[], bool]) -> None:
@@ -66,7 +66,6 @@ def test_a_task_that_catches_every_exception_ends(make_app: MakeApp) -> None:
 
     stubborn.enqueue()
     assert burst(app, threads=1) == WorkerSummary(failed=1)
-    join_threads()
 
 
 def test_a_task_may_clean_up_and_a_result_that_it_still_gives_counts(make_app: MakeApp) -> None:
@@ -93,23 +92,29 @@ def test_a_coroutine_that_never_awaits_ends(make_app: MakeApp) -> None:
 
     busy.enqueue()
     assert burst(app, threads=1) == WorkerSummary(failed=1)
-    join_threads()
 
 
 def test_a_coroutine_that_awaits_ends(make_app: MakeApp) -> None:
     app, _ = make_app()
     ended = threading.Event()
+    releases: list[Callable[[], object]] = []
 
     @app.task(timeout=0.05, max_retries=0)
     async def patient() -> None:
+        release = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        releases.append(lambda: loop.call_soon_threadsafe(release.set))
         try:
-            await asyncio.Event().wait()
+            await release.wait()
         finally:
             ended.set()
 
     patient.enqueue()
     assert burst(app, threads=1) == WorkerSummary(failed=1)
-    assert ended.wait(2), "it was written off, and its thread and event loop wait for ever"
+    was_ended = ended.wait(2)
+    if not was_ended:
+        releases[0]()
+    assert was_ended, "it was written off, and its thread and event loop wait for ever"
 
 
 class Blockers:
@@ -142,7 +147,6 @@ def blockers() -> Iterator[Blockers]:
     blockers = Blockers()
     yield blockers
     blockers.end()
-    join_threads()
     os.close(blockers.reader)
     os.close(blockers.writer)
 
@@ -294,4 +298,3 @@ def test_a_limit_reached_as_the_task_returns_settles_once_and_hits_no_other_job(
     assert (queue.succeeded_total, queue.failed_total) == (summary.succeeded, summary.failed)
     failed = app.jobs(bide.State.FAILED, limit=1_000).jobs
     assert {info.job.task.rpartition(".")[2] for info in failed} <= {"exact"}
-    join_threads()

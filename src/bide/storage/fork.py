@@ -47,7 +47,7 @@ _forking = threading.Lock()
 """Held through a fork, and by whoever must not be forked in two."""
 
 
-def watch_forks(thing: ForkAware, order: ForkOrder) -> None:
+def watch_forks(thing: ForkAware, order: ForkOrder = ForkOrder.SEAT) -> None:
     """Have *thing* told of every fork, for as long as anyone else holds it."""
     _aware[thing] = order
 
@@ -59,18 +59,18 @@ def unforked() -> Iterator[None]:
         yield
 
 
-def _all_aware() -> list[ForkAware]:
+def _all_aware(order: ForkOrder) -> list[ForkAware]:
     # By keyrefs, which copies in one step: other threads may add to it meanwhile.
-    return [thing for ref in _aware.keyrefs() if (thing := ref()) is not None]
+    things = [thing for ref in _aware.keyrefs() if (thing := ref()) is not None]
+    return [thing for thing in things if _aware.get(thing) is order]
 
 
 def _before() -> None:
     _forking.acquire()
-    # One by one, and asked for anew: while one comes to rest, another thread may make others.
-    while awake := [thing for thing in _all_aware() if thing not in _resting]:
-        thing = min(awake, key=lambda thing: _aware[thing])
-        thing.before_fork()
-        _resting.append(thing)
+    for order in ForkOrder:  # asked for anew each time: an App may have opened its store meanwhile
+        for thing in _all_aware(order):
+            thing.before_fork()
+            _resting.append(thing)  # now, not all at once: what did not come to rest is not woken
 
 
 def _wake_all(wake: Callable[[ForkAware], None]) -> None:

@@ -62,6 +62,10 @@ class Log(Protocol):
     def stands(self, after: Position, size: int) -> bool: ...
     def sync(self) -> None: ...
     def read(self, until: Position | None = None) -> Iterator[tuple[Record, Position]]: ...
+    def file(self, base: int) -> str:
+        """What to call the segment at *base* in an error."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -125,14 +129,7 @@ class SegmentLog:
         with self._sync_lock:
             if self._fd < 0:
                 return
-            try:
-                self._disk.sync(self._fd)
-            except OSError as error:
-                raise StoreFailed(
-                    f"{self._file}: sync failed ({error.strerror}); the last puts may be lost "
-                    "with the machine's power: check the disk, then open the store again",
-                    path=str(self._file),
-                ) from error
+            self._sync_segment()
 
     def read(self, until: Position | None = None) -> Iterator[tuple[Record, Position]]:
         """The records up to *until*, oldest first, each with the end of the log behind it.
@@ -177,7 +174,7 @@ class SegmentLog:
     ) -> Iterator[tuple[Record, int]]:
         """The whole records of one segment, each with the log offset behind it."""
         try:
-            head = decode_segment_head(data, base=base)
+            head = self._read_head(data, base, is_last=is_last)
             if head is None:
                 return
             if head.chain != chain or head.store_id != self._store_id:
@@ -202,6 +199,9 @@ class SegmentLog:
         except CorruptRecord as error:
             raise CorruptRecord(f"{path}: {error}", path=str(path), offset=error.offset) from None
 
+    def file(self, base: int) -> str:
+        return str(self._path / segment_name(base))
+
     def bases(self) -> list[int]:
         """Where each segment starts, in order."""
         names = (segment_base(entry.name) for entry in self._path.iterdir())
@@ -222,7 +222,7 @@ class SegmentLog:
     def _start_segment(self, at: Position, base: int) -> Position:
         if self._fd >= 0:
             self._disk.truncate(self._fd, at.end - at.base)  # what was reserved and not used
-            self._disk.sync(self._fd)  # before a later segment exists: the log has no holes
+            self._sync_segment()  # before a later segment exists: the log has no holes
         fd = self._disk.open(self._path / segment_name(base), create=True)
         try:
             self._disk.truncate(fd, 0)  # left by a process that died right here
@@ -235,6 +235,24 @@ class SegmentLog:
             raise
         self._replace(fd, base)
         return Position(base, base + HEAD_SIZE, at.chain)
+
+    def _read_head(self, data: memoryview, base: int, *, is_last: bool) -> SegmentHead | None:
+        try:
+            return decode_segment_head(data, base=base)
+        except CorruptRecord:
+            if is_last and not _has_record(data, 0, base):
+                return None  # its maker died, or the power went, before it was used
+            raise
+
+    def _sync_segment(self) -> None:
+        try:
+            self._disk.sync(self._fd)
+        except OSError as error:
+            raise StoreFailed(
+                f"{self._file}: sync failed ({error.strerror}); the last puts may be lost "
+                "with the machine's power: check the disk, then open the store again",
+                path=str(self._file),
+            ) from error
 
     def _make_room(self, start: int, size: int) -> None:
         """Have zeros from *start* on, and space for *size* bytes.
@@ -306,6 +324,10 @@ class MemoryLog:
     def read(self, until: Position | None = None) -> Iterator[tuple[Record, Position]]:
         del until
         return iter(())
+
+    def file(self, base: int) -> str:
+        del base
+        return "memory:"
 
     def close(self) -> None:
         """Nothing to let go of."""

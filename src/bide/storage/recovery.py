@@ -38,9 +38,12 @@ def rebuild(log: Log, environment: Environment, until: Position | None = None) -
             for _, (record, position) in zip(range(RECORDS_PER_TRANSACTION), records, strict=False):
                 try:
                     entries = decode_commit(record.body)
-                except CorruptIndex as error:
+                except (CorruptRecord, CorruptIndex) as error:
+                    path = log.file(position.base)
                     raise CorruptRecord(
-                        f"record at {record.offset}: {error}", offset=record.offset
+                        f"{path}: record at {record.offset}: {error}",
+                        path=path,
+                        offset=record.offset,
                     ) from error
                 for fact, rows in entries:
                     applier.apply(fact, rows)

@@ -304,10 +304,15 @@ class Store:
                 with over:
                     continue
             with self._sync_lock:
-                if self._synced_end >= end or self._parts is None:
+                if self._synced_end >= end:
                     return
                 if self._broken is not None:
                     raise self._broken
+                if self._parts is None:
+                    raise StoreClosed(
+                        f"{self.path}: the store was closed before this was on the disk",
+                        path=self.path,
+                    )
                 self._sync_once(self._parts[1])
 
     def _sync_once(self, log: Log) -> None:
@@ -339,7 +344,7 @@ class Store:
             self._dirty.clear()
             if self._closed or self._broken is not None:  # looked at after the clear
                 return
-            with contextlib.suppress(StoreFailed):  # kept in _broken: the next call says it
+            with contextlib.suppress(StoreError):  # the next call says it
                 self._sync_to(self._appended_end)
 
 

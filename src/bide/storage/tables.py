@@ -7,7 +7,7 @@ fills them with dicts and sorted lists, for a store that lives in memory.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol, Self
 
@@ -133,12 +133,16 @@ class _MemoryTransaction:
 
     @staticmethod
     def _set(table: _MemoryTable, key: bytes, value: bytes | None) -> None:
+        # Keys and rows are asked each for itself: an interrupt may have come between.
+        index = bisect_left(table.keys, key)
+        is_listed = index < len(table.keys) and table.keys[index] == key
         if value is None:
-            if table.rows.pop(key, None) is not None:
-                del table.keys[bisect_left(table.keys, key)]
+            table.rows.pop(key, None)
+            if is_listed:
+                del table.keys[index]
         else:
-            if key not in table.rows:
-                insort(table.keys, key)
+            if not is_listed:
+                table.keys.insert(index, key)
             table.rows[key] = value
 
 

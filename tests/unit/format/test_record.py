@@ -43,7 +43,9 @@ def test_what_is_written_is_read(bodies: list[bytes], base: int) -> None:
     data, ends = segment_of(bodies, base)
     records = decode_all(data, base)
     assert [record.body for record in records] == bodies
-    assert [record.offset for record in records] == [base + end for end in [0, *ends][: len(bodies)]]
+    assert [record.offset for record in records] == [
+        base + end for end in [0, *ends][: len(bodies)]
+    ]
     assert [record.written_ms for record in records] == [1_000 + n for n in range(len(bodies))]
     chains = [0, *(record.check for record in records)]
     assert [record.chain for record in records] == chains[: len(bodies)]
@@ -101,9 +103,7 @@ def test_a_record_behind_another_says_so_by_its_chain() -> None:
     assert first != later
 
 
-@pytest.mark.parametrize(
-    "field, value", [(0, b"bIdX"), (1, 2), (2, 0), (2, 2), (3, 1)], ids=str
-)
+@pytest.mark.parametrize("field, value", [(0, b"bIdX"), (1, 2), (2, 0), (2, 2), (3, 1)], ids=str)
 def test_a_whole_head_that_bide_does_not_write_is_refused(field: int, value: object) -> None:
     fields: list[object] = [b"bIdR", 1, 1, 0, 0, 0, BASE, 7, 9]
     fields[field] = value

@@ -136,7 +136,7 @@ def test_a_call_comes_out_as_it_went_in(
 
 
 def test_types_come_out_as_they_went_in() -> None:
-    def typed(
+    def typed(  # noqa: PLR0917  one of each type
         at: datetime,
         day: date,
         wait: timedelta,

@@ -26,6 +26,12 @@ class NoOffset(tzinfo):
     def utcoffset(self, moment: datetime | None) -> None:
         return None
 
+    def dst(self, moment: datetime | None) -> None:
+        return None
+
+    def tzname(self, moment: datetime | None) -> None:
+        return None
+
 
 NO_NUMBERS = [True, False, "5", b"5", None, [5], 1j, Decimal(5), Fraction(1, 2), object()]
 
@@ -137,7 +143,7 @@ def test_the_hour_that_comes_twice_is_told_apart() -> None:
     [
         datetime(2026, 1, 1),  # noqa: DTZ001
         datetime(2026, 1, 1, tzinfo=NoOffset()),
-        datetime.max,
+        datetime.max,  # noqa: DTZ901  naive, as it should be here
     ],
     ids=repr,
 )

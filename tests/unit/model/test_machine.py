@@ -158,9 +158,7 @@ def test_raise_is_refused_before_any_fact(state: str) -> None:
         ("failed", Failed(NOW_MS - 1)),
     ],
 )
-def test_a_cancel_says_what_to_take_out(
-    state: str, place: Scheduled | Leased | Failed
-) -> None:
+def test_a_cancel_says_what_to_take_out(state: str, place: Scheduled | Leased | Failed) -> None:
     facts, _ = run(c.Cancel((REF,)), view_with(state))
     assert facts == [f.JobsCancelled((Withdrawn(JOB.id, "q", "k", place),))]
 

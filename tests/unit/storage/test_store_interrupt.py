@@ -16,7 +16,6 @@ import pytest
 
 import bide
 from bide.errors import StoreFull
-from bide.model.job import NewJob
 from bide.storage.log import SegmentLog
 from bide.storage.store import Store, _Caller
 from tests.unit.storage.histories import check_tables, disk_store, dump_store, put, waiting_args
@@ -67,6 +66,10 @@ def finish(store: Store, caller: _Caller) -> None:
     raise AssertionError("it would wait for ever")
 
 
+def leave_alone(store: Store) -> None:
+    """Have them committed together."""
+
+
 def refuse_large(store: Store) -> None:
     """Have every commit fail that holds LARGE, so that each caller is tried alone."""
     log = store._open()[1]
@@ -85,11 +88,10 @@ def run_interrupted(path: Path, at: int, arrange: Callable[[Store], object]) -> 
     store = disk_store(path)
     store.submit([put(b"old")], 0, sync="never")
     arrange(store)
-    others = [_Caller([put(b"a"), put(b"b", b"c")], 0), _Caller([put(b"LARGE")], 0)]
-    others.append(_Caller([put(b"d")], 0))
-    store._line.extend(others[:1])
+    calls = [[put(b"a"), put(b"b", b"c")], [put(b"LARGE")], [put(b"d")]]
+    others = [_Caller(commands, 0) for commands in calls]
+    store._line.extend(others)
     interrupt = Interrupt(at)
-    store._line.extend(others[1:])
     is_interrupted = False
     try:
         with interrupt:
@@ -99,20 +101,17 @@ def run_interrupted(path: Path, at: int, arrange: Callable[[Store], object]) -> 
     for other in others:
         finish(store, other)
     found = waiting_args(store)
-    assert found.count(b"own") <= 1, interrupt.where
     expected = [b"a", b"b", b"c", b"d", b"old"]
-    if arrange is not refuse_large:
-        expected.append(b"LARGE")
-    assert sorted(set(found) | {b"own"}) == sorted([*expected, b"own"]), interrupt.where
-    assert len(found) == len(set(found)), interrupt.where
-    if not is_interrupted:
-        assert b"own" in found
+    expected += [] if arrange is refuse_large else [b"LARGE"]
+    # One that was interrupted may have put its own job, or not.
+    expected += [b"own"] if b"own" in found or not is_interrupted else []
+    assert sorted(found) == sorted(expected), interrupt.where
     check_tables(dump_store(store))
     store.close()
     return is_interrupted
 
 
-@pytest.mark.parametrize("arrange", [Store.view, refuse_large], ids=["together", "each alone"])
+@pytest.mark.parametrize("arrange", [leave_alone, refuse_large], ids=["together", "each alone"])
 def test_others_are_done_once_wherever_the_interrupt_comes(
     tmp_path: Path, arrange: Callable[[Store], object]
 ) -> None:
@@ -199,6 +198,7 @@ def test_an_interrupted_commit_is_found_done_or_not(
 def test_a_put_of_many_is_whole_or_not_there(tmp_path: Path) -> None:
     for at in range(1, STEPS_MAX, 3):
         store = disk_store(tmp_path / str(at))
+        store._open()
         try:
             with Interrupt(at):
                 store.submit([put(b"1", b"2", b"3"), put(b"4")], 0, sync="never")
@@ -216,6 +216,4 @@ def test_a_put_of_many_is_whole_or_not_there(tmp_path: Path) -> None:
 
 def test_the_trace_is_where_it_is_thought_to_be() -> None:
     with pytest.raises(KeyboardInterrupt), Interrupt(1):
-        NewJob(queue="", task="", args=b"", due_ms=0)  # C code: no step
-        put(b"")
-        _Caller([], 0)
+        _Caller([put(b"")], 0)

@@ -1,0 +1,1 @@
+"""The bytes of every released format, only ever added to."""

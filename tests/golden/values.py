@@ -1,0 +1,87 @@
+"""The values whose bytes are kept in ``bytes.json``, by the same names."""
+
+from bide.format.identity import Identity
+from bide.format.segment import SegmentHead
+from bide.model import facts as f
+from bide.model.job import (
+    AttemptError,
+    Failed,
+    Job,
+    JobId,
+    Leased,
+    LeaseRow,
+    Owner,
+    OwnerId,
+    Scheduled,
+    Withdrawn,
+)
+from bide.storage.index import Counts
+from bide.storage.log import Position
+
+OWNER_ID = OwnerId(3)
+
+JOB = Job(
+    id=JobId(7),
+    queue="mail",
+    task="shop.remind",
+    args=b"\x81\xa8order_id\x2a",
+    due_ms=1_767_225_600_000,
+    priority=-5,
+    key="order-42",
+    attempt=0,
+    max_retries=5,
+    timeout_ms=30_000,
+    put_ms=1_767_225_500_000,
+)
+
+FAILED_JOB = Job(
+    id=JobId(8),
+    queue="mail",
+    task="shop.remind",
+    args=b"",
+    due_ms=1_767_225_600_000,
+    priority=100,
+    key=None,
+    attempt=2,
+    max_retries=1,
+    timeout_ms=0,
+    put_ms=1_767_225_500_000,
+    failed_ms=1_767_225_700_000,
+    snoozes=1,
+    errors=(
+        AttemptError(1, 1_767_225_650_000, "first"),
+        AttemptError(2, 1_767_225_700_000, "second \u2603"),
+    ),
+)
+
+LEASE_ROW = LeaseRow(JobId(7), "mail", -5, 1_767_225_600_000, 1, "order-42")
+
+OWNER = Owner(
+    id=OWNER_ID,
+    token="0123456789abcdef0123456789abcdef",
+    host="host.example",
+    pid=4_242,
+    started_ms=1_767_225_400_000,
+    queues=("mail", "default"),
+)
+
+FACTS: tuple[f.Fact, ...] = (
+    f.OwnerRegistered(OWNER),
+    f.JobsPut((JOB, FAILED_JOB)),
+    f.JobsReserved(OWNER_ID, (LEASE_ROW,)),
+    f.JobsReturned(OWNER_ID, (LEASE_ROW,)),
+    f.JobsCompleted((Withdrawn(JobId(7), "mail", "order-42", Leased(OWNER_ID)),)),
+    f.JobsCancelled((Withdrawn(JobId(7), "mail", None, Scheduled(-5, 1_767_225_600_000)),)),
+    f.JobsRescheduled((JOB,), OWNER_ID),
+    f.JobsFailed((FAILED_JOB,), OWNER_ID),
+    f.JobsMoved((JOB, JOB), (Failed(1_767_225_700_000), Scheduled(100, 1))),
+    f.JobsQuarantined((Withdrawn(JobId(9), "mail", None, Leased(OWNER_ID)),), 1_767_225_700_000),
+    f.OwnerRemoved(OWNER_ID),
+)
+
+SEGMENT_HEAD = SegmentHead(bytes(range(16)), 104_857_600, 0xDEADBEEF)
+IDENTITY = Identity(store_id="000102030405060708090a0b0c0d0e0f")
+COUNTS = Counts(1, 2, 3, 4, 5, 6, 7, 1 << 40)
+POSITION = Position(104_857_600, 104_857_700, 0xDEADBEEF)
+RECORD = {"offset": 104_857_648, "written_ms": 1_767_225_600_000, "chain": 0xDEADBEEF}
+RECORD_BODY = b"the body"
