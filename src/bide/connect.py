@@ -32,9 +32,10 @@ def connect(url: str, clock: Clock, *, sync: Sync | None = None, create: bool = 
     """
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    mode = sync or options.pop("sync", "always")
+    mode = options.pop("sync", "always")
     if mode not in get_args(Sync):
         raise InvalidUrl(f"{url}: sync={mode} is not one of {', '.join(get_args(Sync))}")
+    mode = sync or mode
     if options or parts.fragment:
         raise InvalidUrl(f"{url}: unknown option {', '.join(options) or parts.fragment!r}")
     match parts.scheme:

@@ -61,7 +61,7 @@ def test_a_task_that_catches_every_exception_ends(make_app: MakeApp) -> None:
         while True:
             try:
                 spin_until(lambda: False)
-            except Exception:  # noqa: BLE001, S112, PERF203  what the test is about
+            except Exception:  # noqa: BLE001  what the test is about
                 continue
 
     stubborn.enqueue()
@@ -134,7 +134,7 @@ class Blockers:
         while not self.release.is_set():
             try:
                 spin_until(self.release.is_set)
-            except BaseException:  # noqa: BLE001, S112, PERF203  what the test is about
+            except BaseException:  # noqa: BLE001  what the test is about
                 continue
 
     def end(self) -> None:

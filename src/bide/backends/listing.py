@@ -7,7 +7,7 @@ import msgspec
 from bide.backends.port import READY_COUNT_MAX, JobInfo, Page, QueueStats, Stats
 from bide.errors import CorruptIndex, InvalidOption
 from bide.model.job import Job, JobId, State
-from bide.model.limits import LEASES_MAX, TIME_MS_MAX
+from bide.model.limits import LEASES_MAX, PRIORITY_MAX, PRIORITY_MIN, TIME_MS_MAX
 from bide.storage.index import Counts, IndexView
 
 _Position = tuple[int, ...]
@@ -123,7 +123,15 @@ def _decode_cursor(after: str, state: State) -> _Cursor:
         cursor = msgspec.json.decode(after, type=_Cursor)
     except (msgspec.DecodeError, TypeError):
         cursor = None
-    wanted = 3 if state in (State.READY, State.SCHEDULED) else 2
-    if cursor is None or cursor.state is not state or len(cursor.position) != wanted:
+    if cursor is None or cursor.state is not state or not _is_position(cursor.position, state):
         raise InvalidOption(f"after {after!r}: use the `next` of a page of the same state")
     return cursor
+
+
+def _is_position(position: _Position, state: State) -> bool:
+    numbers = position
+    if state in (State.READY, State.SCHEDULED):
+        if not (position and PRIORITY_MIN <= position[0] <= PRIORITY_MAX):
+            return False
+        numbers = position[1:]
+    return len(numbers) == 2 and all(0 <= number < 1 << 63 for number in numbers)

@@ -415,9 +415,11 @@ def _take_batch(requests: Iterable[Request]) -> list[Request]:
 
 def _strongest_sync(batch: Sequence[Request]) -> Sync | None:
     asked: set[Sync | None] = {request.options.sync for request in batch}
-    if asked == {None}:
-        return None
-    return next((sync for sync in (None, *SYNCS) if sync in asked), None)
+    if asked <= {None, "never"}:
+        return None if None in asked else "never"
+    if None in asked:
+        return "always"  # the store's default may be any: this is as strong as each
+    return next(sync for sync in SYNCS if sync in asked)
 
 
 def _ref(job_id: int | None, key: str | None, queue: str) -> JobRef:

@@ -10,6 +10,7 @@ stored: the function's own defaults apply when it runs.
 from __future__ import annotations
 
 import inspect
+import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
@@ -24,6 +25,7 @@ from bide.model.limits import check_body
 _encode = msgspec.msgpack.Encoder().encode
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_MANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 class Arguments:
@@ -41,29 +43,26 @@ class Arguments:
     def __init__(self, function: Callable[..., Any], task: str) -> None:
         self._task = task
         signature = inspect.signature(function)
-        types = self._resolve(function)
-        self.context_name: str | None = None
-        parameters: list[Parameter] = []
-        for parameter in signature.parameters.values():
-            if types.get(parameter.name) is Context:
-                self.context_name = parameter.name
-            else:
-                parameters.append(parameter)
+        annotations = self._resolve(function)
+        every = list(signature.parameters.values())
+        parameters = [p for p in every if not _is_context(annotations.get(p.name))]
+        contexts = [p for p in every if p not in parameters]
+        if any(p.kind in _MANY for p in contexts):
+            raise self._invalid("a Context can't be * or **: there is one")
+        self._context_names = {p.name for p in contexts if p.kind is not Parameter.POSITIONAL_ONLY}
         self._signature = signature.replace(parameters=parameters)
         # Required ones first, as a struct wants it; an order of positions is kept by that.
         parameters.sort(key=_is_optional)
         self._parameters = parameters
         self._fields = {p.name: f"field_{index}" for index, p in enumerate(parameters)}
-        self._struct = self._make_struct(parameters, types)
+        self._struct = self._make_struct(parameters, annotations)
         self._decode = msgspec.msgpack.Decoder(self._struct).decode
         positional = [p for p in parameters if p.kind in _POSITIONAL]
         required = [p for p in parameters if not _is_optional(p)]
         self._positional_min = len(required)
         self._positional_max = len(positional)
         self._is_plain = positional == parameters  # position in a call is position in the struct
-        self._calls = tuple(
-            (self._fields[p.name], p.name, p.kind) for p in self._signature.parameters.values()
-        )
+        self._calls = tuple((self._fields.get(p.name), p) for p in every)
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """The bytes for a call with these arguments.
@@ -101,21 +100,21 @@ class Arguments:
             raise self._invalid(f"stored arguments: {error}") from None
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
-        by_position = True
-        for field, name, kind in self._calls:
-            value = getattr(values, field)
+        defaults: list[Any] = []  # of parameters not given, wanted if one behind them is
+        for field, parameter in self._calls:
+            kind = parameter.kind
+            value: Any = context if field is None else getattr(values, field)
             if value is msgspec.UNSET:
-                by_position = False
-            elif kind is Parameter.VAR_POSITIONAL:
-                args += value
+                if kind in _POSITIONAL:
+                    defaults.append(parameter.default)
             elif kind is Parameter.VAR_KEYWORD:
                 kwargs |= value
-            elif by_position and kind is not Parameter.KEYWORD_ONLY and not self.context_name:
-                args.append(value)
+            elif kind is Parameter.KEYWORD_ONLY:
+                kwargs[parameter.name] = value
             else:
-                kwargs[name] = value
-        if self.context_name is not None:
-            kwargs[self.context_name] = context
+                args += defaults
+                args += value if kind is Parameter.VAR_POSITIONAL else (value,)
+                defaults.clear()
         return args, kwargs
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,6 +122,8 @@ class Arguments:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise self._invalid(str(error)) from None
+        for name in self._context_names & kwargs.keys():  # one of **others, but for the worker's
+            raise self._invalid(f"{name!r} is given by the worker")
         return {self._fields[name]: value for name, value in bound.arguments.items()}
 
     def _resolve(self, function: Callable[..., Any]) -> dict[str, Any]:
@@ -134,11 +135,11 @@ class Arguments:
             ) from error
 
     def _make_struct(
-        self, parameters: Sequence[Parameter], types: Mapping[str, Any]
+        self, parameters: Sequence[Parameter], annotations: Mapping[str, Any]
     ) -> type[msgspec.Struct]:
         fields: list[Any] = []
         for parameter in parameters:
-            kind = types.get(parameter.name, Any)
+            kind = annotations.get(parameter.name, Any)
             if parameter.kind is Parameter.VAR_POSITIONAL:
                 kind = list[kind]  # type: ignore[valid-type]
             elif parameter.kind is Parameter.VAR_KEYWORD:
@@ -166,8 +167,11 @@ class Arguments:
         return str(getattr(self, "_signature", "(...)"))
 
 
+def _is_context(annotation: Any) -> bool:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return set(typing.get_args(annotation)) == {Context, types.NoneType}
+    return annotation is Context
+
+
 def _is_optional(parameter: Parameter) -> bool:
-    return parameter.default is not Parameter.empty or parameter.kind in (
-        Parameter.VAR_POSITIONAL,
-        Parameter.VAR_KEYWORD,
-    )
+    return parameter.default is not Parameter.empty or parameter.kind in _MANY

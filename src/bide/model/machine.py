@@ -106,10 +106,10 @@ def _put(command: c.Put, view: View, now_ms: int) -> Generator[f.Fact, None, c.A
             if (new.queue, new.key) in keys:
                 yield f.JobsPut(tuple(jobs))  # the holder is in this very batch: make it visible
                 jobs, keys = [], set()
-            holder = view.holder(new.queue, new.key)
+            holder = _holder(new, view)
             if holder is not None:
                 if new.on_conflict == "skip":
-                    results.append(c.PutResult(holder, "skipped"))
+                    results.append(c.PutResult(holder.id, "skipped"))
                     continue
                 replaced = True
                 yield from _make_way(holder, view)
@@ -142,19 +142,29 @@ def _refuse_taken_keys(jobs: tuple[NewJob, ...], view: View) -> None:
             continue
         name = (new.queue, new.key)
         if new.on_conflict == "raise":
-            holder = view.holder(new.queue, new.key)
+            holder = _holder(new, view)
             if holder is not None or name in keys:
-                held_by = f"job {holder}" if holder is not None else "an earlier job of this call"
+                held_by = f"job {holder.id}" if holder else "an earlier job of this call"
                 raise KeyTaken(
                     f"key {new.key!r} in queue {new.queue!r} is held by {held_by}; "
                     'cancel it, or put with on_conflict="skip" or "replace"',
-                    job_id=holder,
+                    job_id=holder.id if holder else None,
                     key=new.key,
                 )
         keys.add(name)
 
 
-def _make_way(holder: JobId, view: View) -> Generator[f.Fact, None, None]:
+def _holder(new: NewJob, view: View) -> Job | None:
+    """Who holds the key of *new*. What can't be read can't run either: its key is free."""
+    assert new.key is not None
+    holder = view.holder(new.queue, new.key)
+    try:
+        return None if holder is None else view.job(holder)
+    except CorruptIndex:
+        return None
+
+
+def _make_way(holder: Job, view: View) -> Generator[f.Fact, None, None]:
     """Withdraw the holder of a key for its successor.
 
     One that is running goes on to its end, without the key: ending work
@@ -162,14 +172,11 @@ def _make_way(holder: JobId, view: View) -> Generator[f.Fact, None, None]:
     changed after that run began.
     """
     try:
-        job = view.job(holder)
-        if job is None:
-            return
-        place = _place(job, view)
+        place = _place(holder, view)
     except CorruptIndex:
-        return  # what can't be read can't run either; its key is free
+        return  # it is nowhere to be withdrawn from
     if not isinstance(place, Leased):
-        yield f.JobsCancelled((Withdrawn(job.id, job.queue, job.key, place),))
+        yield f.JobsCancelled((Withdrawn(holder.id, holder.queue, holder.key, place),))
 
 
 def _register(command: c.Register, view: View, now_ms: int) -> Generator[f.Fact, None, c.Answer]:

@@ -76,7 +76,7 @@ def _before() -> None:
 def _wake_all(wake: Callable[[ForkAware], None]) -> None:
     """Wake all that rest, also when one of them fails: the others' locks must not stay taken."""
     try:
-        if _resting:
+        while _resting:
             wake(_resting.pop())
     finally:
         if _resting:

@@ -52,6 +52,17 @@ def leaving_gives_back_what_is_held(trial: Trial) -> None:
     assert all(trial.refuses(lease, Completed()) for lease in leases)
 
 
+def leaving_counts_runs_that_were_not_settled(trial: Trial) -> None:
+    last = trial.put(max_retries=0, priority=1)
+    again = trial.put(max_retries=1)
+    worker, other = trial.attend(), trial.attend()
+    for lease in trial.reserve(worker):
+        worker.start(lease)
+    worker.leave()
+    assert trial.state(last) is State.FAILED
+    assert [(lease.job.id, lease.attempt) for lease in trial.reserve(other)] == [(again, 2)]
+
+
 def leaving_twice_is_harmless(trial: Trial) -> None:
     worker = trial.attend()
     worker.leave()
@@ -218,6 +229,7 @@ def closed_store_says_so(trial: Trial) -> None:
         lambda: backend.get(JobRef(id=JobId(1))),
         lambda: backend.list(queue=None, state=State.READY, limit=1),
         backend.stats,
+        backend.sync,
         lambda: backend.tick(["q"]),
     ]
     for call in calls:
@@ -229,6 +241,7 @@ CHECKS = (
     workers_are_known_while_they_attend,
     owner_ids_are_never_given_again,
     leaving_gives_back_what_is_held,
+    leaving_counts_runs_that_were_not_settled,
     leaving_twice_is_harmless,
     left_worker_gets_nothing,
     living_workers_keep_their_jobs,

@@ -198,6 +198,15 @@ def settling_what_was_never_leased_is_refused(trial: Trial) -> None:
     assert isinstance(refused, LeaseLost)
 
 
+def settled_work_can_be_synced(trial: Trial) -> None:
+    trial.backend.sync()
+    trial.put()
+    trial.end(trial.reserve_one(trial.attend()), Completed())
+    trial.backend.sync()
+    trial.backend.sync()
+    assert trial.stats().succeeded_total == 1
+
+
 def refused_settlement_does_not_hold_up_others(trial: Trial) -> None:
     trial.put_all([trial.job()] * 3)
     worker = trial.attend()
@@ -225,5 +234,6 @@ CHECKS = (
     settling_another_attempt_is_refused,
     settling_for_another_owner_is_refused,
     settling_what_was_never_leased_is_refused,
+    settled_work_can_be_synced,
     refused_settlement_does_not_hold_up_others,
 )

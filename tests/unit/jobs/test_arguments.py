@@ -342,6 +342,10 @@ def context_behind_positional(a: int, ctx: Context, /, b: int = 2) -> Any:
     return ctx, a, b
 
 
+def context_behind_defaults(a: int = 1, ctx: Context = CONTEXT, /, *items: int) -> Any:
+    return ctx, a, items
+
+
 def context_before_many(ctx: Context, *items: int) -> Any:
     return ctx, items
 
@@ -367,6 +371,8 @@ def context_with_all(a: int, /, b: int, ctx: Context, *items: int, c: int, **oth
         (context_alone, (), {}, ()),
         (context_positional, (1,), {}, (1,)),
         (context_behind_positional, (1, 5), {}, (1, 5)),
+        (context_behind_defaults, (), {}, (1, ())),
+        (context_behind_defaults, (5, 6), {}, (5, (6,))),
         (context_before_many, (), {}, ((),)),
         (context_before_many, (1, 2), {}, ((1, 2),)),
         (context_behind_many, (1,), {}, (1, ())),
@@ -397,25 +403,25 @@ def test_context_is_no_name_for_others() -> None:
         Arguments(task, "t").encode((), {"ctx": 2})
 
 
-def test_two_contexts_are_refused_or_both_given() -> None:
+def test_two_contexts_are_both_given() -> None:
     def task(one: Context, other: Context) -> Any:
         return one, other
 
-    try:
-        arguments = Arguments(task, "t")
-    except InvalidArguments:
-        return
-    args, kwargs = arguments.decode(arguments.encode((), {}), CONTEXT)
-    assert task(*args, **kwargs) == (CONTEXT, CONTEXT)
+    assert run(task) == (CONTEXT, CONTEXT)
 
 
-def test_a_context_that_may_be_none_is_given_or_refused() -> None:
+def test_a_context_that_may_be_none_is_given() -> None:
     def task(a: int, ctx: Context | None = None) -> Any:
         return ctx
 
-    try:
-        arguments = Arguments(task, "t")
-    except InvalidArguments:
-        return
-    args, kwargs = arguments.decode(arguments.encode((1,), {}), CONTEXT)
-    assert task(*args, **kwargs) is CONTEXT
+    assert run(task, 1) is CONTEXT
+
+
+def test_many_contexts_are_refused() -> None:
+    def starred(*ctx: Context) -> None: ...
+
+    def named(**ctx: Context) -> None: ...
+
+    for function in (starred, named):
+        with pytest.raises(InvalidArguments, match="Context"):
+            Arguments(function, "t")

@@ -8,7 +8,17 @@ from msgspec.structs import replace
 from bide.errors import BideError, CorruptIndex, JobNotFound, KeyTaken, LeaseLost, WrongState
 from bide.model import commands as c
 from bide.model import facts as f
-from bide.model.job import Failed, JobId, JobRef, Leased, NewJob, OwnerId, Scheduled, Withdrawn
+from bide.model.job import (
+    Failed,
+    JobId,
+    JobRef,
+    Leased,
+    NewJob,
+    OnConflict,
+    OwnerId,
+    Scheduled,
+    Withdrawn,
+)
 from bide.model.machine import decide
 from tests.unit.model.dict_view import JOB, NOW_MS, OWNER, DictView
 
@@ -266,11 +276,12 @@ def test_an_unreadable_job_is_named_as_such(command: c.Command) -> None:
     assert told(command, answer) is CorruptIndex
 
 
-def test_an_unreadable_holder_does_not_keep_its_key_from_a_successor() -> None:
+@pytest.mark.parametrize("word", ["raise", "skip", "replace"])
+def test_an_unreadable_holder_does_not_keep_its_key_from_a_successor(word: OnConflict) -> None:
     view = view_with("ready")
     view.unreadable.add(JOB.id)
     first = replace(NEW, key="other")  # two puts of one key in a call: facts come in between
-    jobs = (first, replace(first, on_conflict="replace"), replace(NEW, on_conflict="replace"))
+    jobs = (first, replace(first, on_conflict="replace"), replace(NEW, on_conflict=word))
     facts, answer = run(c.Put(jobs), view)
     assert isinstance(facts[-1], f.JobsPut)
     assert facts[-1].jobs[-1].key == "k"

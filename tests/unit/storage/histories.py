@@ -116,9 +116,7 @@ def dump_store(store: Store) -> Dump:
 def check_tables(tables: Dump) -> None:
     """Each job is in one place, each key leads to its holder, and the counters are right."""
     places: Counter[int] = Counter()
-    where: dict[str, Counter[str]] = {
-        decode_queue(key): Counter() for key in tables["counts"]
-    }
+    where: dict[str, Counter[str]] = {decode_queue(key): Counter() for key in tables["counts"]}
     for key in tables["due"]:
         places[decode_u64(key[-8:])] += 1
         where[decode_queue(key)]["waiting"] += 1
@@ -255,5 +253,3 @@ def run_history(store: Store, seed: int, step_count: int = 300) -> History:
     history = History(store, seed)
     history.run(step_count)
     return history
-
-

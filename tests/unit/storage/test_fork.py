@@ -86,7 +86,7 @@ def test_what_is_made_while_others_come_to_rest_rests_too(told: list[str]) -> No
             super().before_fork()
             made.append(Watcher("made", told, order=ForkOrder.STORE))
 
-    maker = Maker("maker", told)
+    maker = Maker("maker", told, order=ForkOrder.APP)
     last = Watcher("last", told, order=ForkOrder.SEAT)
     in_child(lambda: None)
     assert told[:3] == [f"{name} before" for name in (maker.name, made[0].name, last.name)]

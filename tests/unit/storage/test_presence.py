@@ -208,9 +208,7 @@ def test_a_killed_holder_is_dead_at_once_and_its_board_stays(disk: DiskPresence)
 
 def test_many_look_at_once_and_none_takes_the_other_for_a_holder(disk: DiskPresence) -> None:
     hold_seat(disk, "dead").kill()
-    children = [
-        Child(lambda _: any(disk.is_alive("dead") for _ in range(300))) for _ in range(4)
-    ]
+    children = [Child(lambda _: any(disk.is_alive("dead") for _ in range(300))) for _ in range(4)]
     assert not any(child.result() for child in children)
 
 

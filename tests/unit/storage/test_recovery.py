@@ -40,8 +40,8 @@ def test_the_rebuilt_index_equals_the_index(tmp_path: Path, seed: int) -> None:
     history = run_history(store, seed)
     expected = dump_store(store)
     store.close()
-    kinds = "Put Register Reserve Settle Cancel Move Kick Expire".split()
-    outcomes = "Completed Retried Snoozed Returned Exhausted Dropped".split()
+    kinds = ["Put", "Register", "Reserve", "Settle", "Cancel", "Move", "Kick", "Expire"]
+    outcomes = ["Completed", "Retried", "Snoozed", "Returned", "Exhausted", "Dropped"]
     assert set(history.kinds) == {*kinds, *outcomes}  # else the history is too tame
     check_tables(expected)
     assert rebuilt(tmp_path) == expected

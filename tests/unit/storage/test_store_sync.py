@@ -60,9 +60,7 @@ def store(tmp_path: Path, disk: FaultyDisk) -> Iterator[Store]:
 # ---------------------------------------------------------------- always
 
 
-def test_always_syncs_once_for_each_call_before_it_returns(
-    store: Store, disk: FaultyDisk
-) -> None:
+def test_always_syncs_once_for_each_call_before_it_returns(store: Store, disk: FaultyDisk) -> None:
     for count in range(1, 6):
         store.submit([put(b"1"), put(b"2", b"3")], 0, sync="always")
         assert disk.count("sync") == count
