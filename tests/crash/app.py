@@ -7,11 +7,22 @@ before it was killed is known.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 
 import bide
 
-app = bide.App(os.environ.get("BIDE_URL"))
+
+def clock() -> bide.Clock:
+    """The machine's; or by ``$CRASH_CLOCK``, as ``START_MS,RATE,ORIGIN_NS``, a faster one."""
+    start_ms, rate, origin_ns = os.environ.get("CRASH_CLOCK", "0,0,0").split(",")
+    if start_ms == "0":
+        return bide.SystemClock()
+    return bide.ScaledClock(start_ms=int(start_ms), rate=float(rate), origin_ns=int(origin_ns))
+
+
+app = bide.App(os.environ.get("BIDE_URL"), clock=clock())
 
 
 def tell(*words: object) -> None:
@@ -28,6 +39,21 @@ def note(ctx: bide.Context, number: int, work: int) -> None:
             sum(range(work))
 
 
+@app.task
+def take_days(ctx: bide.Context, number: int, days: int) -> None:
+    """Run for *days* by the App's clock, and tell of both ends by it."""
+    start_ms = app.clock.now_ms()
+    tell("start", number, ctx.job_id, ctx.attempt, os.getpid(), start_ms)
+    while app.clock.now_ms() < start_ms + days * 86_400_000:
+        pass
+    tell("end", number, ctx.job_id, ctx.attempt, os.getpid(), app.clock.now_ms())
+
+
+@app.task
+def nothing() -> None:
+    """Be done at once, and silent."""
+
+
 @app.task(max_retries=2, retry_backoff=0)
 def fatal() -> None:
     """Kill the worker that runs this."""
@@ -40,3 +66,15 @@ def block(ctx: bide.Context, number: int) -> None:
     tell("start", number, ctx.job_id, ctx.attempt, os.getpid(), time.monotonic_ns())
     while ctx.attempt == 1 and not ctx.stopping:
         sum(range(10_000))
+
+
+@app.task
+def have_family(ctx: bide.Context, number: int) -> None:
+    """As `block`, beside a process of its own that lives as long as nobody kills it."""
+    if ctx.attempt > 1:
+        block.function(ctx, number)
+        return
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ):
+        block.function(ctx, number)

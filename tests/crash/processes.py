@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO, Any, ClassVar
 
 from bide.format.commit import decode_commit
 from bide.format.identity import decode_identity
@@ -18,20 +20,36 @@ from bide.storage.tables import TABLE_NAMES, MemoryTables, Table, Transaction
 
 ROOT = Path(__file__).parents[2]
 
+GUARD_S = 30
+"""No process is silent for so long unless it hangs."""
+
 
 class Child:
     """A process of the test, that speaks in lines."""
 
-    def __init__(self, path: Path, *args: str) -> None:
+    running: ClassVar[set[Child]] = set()
+    """Those whose end was not waited for yet."""
+
+    def __init__(
+        self,
+        path: Path,
+        *args: str,
+        env: Mapping[str, str] = {},
+        new_session: bool = False,
+        stderr: IO[bytes] | None = None,
+    ) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", *args],
             cwd=ROOT,
-            env=os.environ | {"BIDE_URL": path.as_uri()},
+            env={**os.environ, "BIDE_URL": path.as_uri(), **env},
             stdout=subprocess.PIPE,
-            text=True,
+            stderr=stderr,
+            start_new_session=new_session,
         )
         assert self.process.stdout is not None
-        self._lines = self.process.stdout
+        self._pipe = self.process.stdout
+        self._said = bytearray()
+        self.running.add(self)
 
     @property
     def pid(self) -> int:
@@ -39,8 +57,8 @@ class Child:
 
     def read(self, count: int) -> list[list[str]]:
         """The next *count* lines, in words; blocks until they are there."""
-        lines = [self._lines.readline().split() for _ in range(count)]
-        assert all(lines), f"{self.process.args} ended too early, or spoke an empty line"
+        lines = [self._line().split() for _ in range(count)]
+        assert all(lines), f"{self.process.args!r} ended too early, or spoke an empty line"
         return lines
 
     def read_starts(self, count: int) -> list[list[str]]:
@@ -56,18 +74,65 @@ class Child:
 
     def rest(self) -> list[list[str]]:
         """What it still said; waits for its end."""
-        lines = [line.split() for line in self._lines if line.endswith("\n")]
-        self._lines.close()
-        self.process.wait()
+        lines: list[list[str]] = []
+        while line := self._line():
+            lines.append(line.split())
+        self._pipe.close()
+        self.process.wait(GUARD_S)
+        self.running.discard(self)
         return lines
+
+    def stop(self) -> list[list[str]]:
+        """Have it end as a service manager does, and well; what it still said."""
+        self.process.terminate()
+        lines = self.rest()
+        assert self.process.returncode == 0, f"{self.process.args!r} did not end well"
+        return lines
+
+    def fileno(self) -> int:
+        return self._pipe.fileno()
+
+    @property
+    def has_line(self) -> bool:
+        return b"\n" in self._said
+
+    def listen(self) -> bool:
+        """Take in what it has said, waiting for that; False at the end."""
+        there, _, _ = select.select([self], [], [], GUARD_S)
+        assert there, f"{self.process.args!r} says nothing"
+        part = os.read(self.fileno(), 1 << 16)
+        self._said += part
+        return bool(part)
+
+    def _line(self) -> str:
+        """The next whole line; "" at the end."""
+        while not self.has_line:
+            if not self.listen():
+                return ""
+        end = self._said.index(b"\n") + 1
+        line = self._said[:end].decode()
+        del self._said[:end]
+        return line
+
+
+def read_any(children: Sequence[Child]) -> list[str]:
+    """The next line of whichever of them speaks first, in words."""
+    while True:
+        for child in children:
+            if child.has_line:
+                return child.read(1)[0]
+        speaking, _, _ = select.select(children, [], [], GUARD_S)
+        assert speaking, "none of them says anything"
+        for child in speaking:
+            assert child.listen(), f"{child.process.args!r} ended too early"
 
 
 def putter(path: Path, first: int, batch: int) -> Child:
     return Child(path, "tests.crash.putter", str(first), str(batch))
 
 
-def worker(path: Path, *options: str) -> Child:
-    return Child(path, "bide.cli", "worker", "tests.crash.app:app", *options)
+def worker(path: Path, *options: str, **how: Any) -> Child:
+    return Child(path, "bide.cli", "worker", "tests.crash.app:app", *options, **how)
 
 
 def directory_of(path: Path) -> Directory:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dis
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -49,16 +48,6 @@ class Interrupter:
         finally:
             sys.settrace(before)
 
-    @contextmanager
-    def in_new_threads(self) -> Iterator[None]:
-        """A block in which threads are started that are watched."""
-        before = threading.gettrace()
-        threading.settrace(self)
-        try:
-            yield
-        finally:
-            threading.settrace(before)  # type: ignore[arg-type]
-
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
         if self.where is not None:
             return None
@@ -70,7 +59,7 @@ class Interrupter:
                 return None
             frame.f_trace_opcodes = True
             frame.f_trace_lines = False
-            self._previous[frame] = ""
+            self._previous[frame] = "RESUME"  # of which no event tells
         elif event == "opcode":
             self._step(frame)
         elif event == "return":

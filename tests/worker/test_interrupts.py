@@ -78,9 +78,11 @@ def interrupt_leader(url: str, at: int) -> tuple[str | None, list[str]]:
     backend.put([new_job("after")])
     waiting = Counter({queue.queue: queue.waiting for queue in backend.stats().queues})
     backend.close()
-    for queue in ("before", "follower", "after"):
-        if waiting[queue] != 1:
-            problems.append(f"queue {queue!r} holds {waiting[queue]} jobs")
+    problems += [
+        f"queue {queue!r} holds {waiting[queue]} jobs"
+        for queue in ("before", "follower", "after")
+        if waiting[queue] != 1
+    ]
     if waiting["leader"] not in (0, 1):
         problems.append(f"queue 'leader' holds {waiting['leader']} jobs")
     return interrupter.where, problems

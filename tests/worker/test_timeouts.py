@@ -189,7 +189,7 @@ def test_a_thread_that_does_not_end_is_replaced_and_its_late_end_is_nothing(
         watched.wait_until(lambda: len(watched.settled) == 3)
         running.stop()
         assert running.end() == WorkerSummary(failed=1, succeeded=2)
-    assert Counter(s.id for s in watched.settled)[handle.id] == 1
+    assert [int(s.id) for s in watched.settled].count(handle.id) == 1
     assert errors_of(handle) == ["TaskTimeout: it ran longer than 0.05 s"]
     queue = app.stats().queues[0]
     assert (queue.failed_total, queue.succeeded_total) == (1, 2)

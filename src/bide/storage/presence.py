@@ -102,8 +102,7 @@ class DiskPresence:
     def __init__(self, path: Path, monotonic: Callable[[], float]) -> None:
         self._path = path
         self._monotonic = monotonic
-        self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._sender.setblocking(False)
+        self._sender = _datagram_socket()
         self._bells: tuple[str, ...] = ()
         self._bells_changed_ns = -1
         self._bells_listed_s = 0.0
@@ -112,7 +111,7 @@ class DiskPresence:
         path = self._path / token
         try:
             with unforked():  # a child with a copy of the lock would keep this seat alive
-                return _DiskSeat(self._path, token, _lock_new_file(path))
+                return _DiskSeat(self._path, token)
         except OSError as error:
             raise store_error(error, path) from error
 
@@ -206,6 +205,12 @@ def _lock_new_file(path: Path) -> int:
         os.close(fd)  # swept up before it was locked: make it again
 
 
+def _datagram_socket() -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    made.setblocking(False)
+    return made
+
+
 @contextlib.contextmanager
 def _socket_address(directory: Path, name: str) -> Iterator[str]:
     """A path to the socket that fits into an address, for a directory however deep."""
@@ -223,21 +228,23 @@ def _socket_address(directory: Path, name: str) -> Iterator[str]:
 class _DiskSeat:
     """A seat that this process has taken."""
 
-    def __init__(self, directory: Path, token: str, fd: int) -> None:
+    def __init__(self, directory: Path, token: str) -> None:
         self.token = token
         self._directory = directory
-        self._fd = fd
-        self._board = mmap.mmap(fd, BOARD_SIZE)
         self._free = list(range(0, BOARD_SIZE, _SLOT.size))
-        self._bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._bell.setblocking(False)
-        self._poll = select.poll()
-        self._poll.register(self._bell, select.POLLIN)
-        self._waker = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._waker.setblocking(False)
-        with _socket_address(directory, token + _BELL_SUFFIX) as address:
-            self._bell.bind(address)
-            self._waker.connect(address)
+        self._held: contextlib.ExitStack | None = None
+        with contextlib.ExitStack() as held:
+            fd = _lock_new_file(directory / token)
+            held.callback(os.close, fd)
+            self._board = held.enter_context(mmap.mmap(fd, BOARD_SIZE))
+            self._bell = held.enter_context(_datagram_socket())
+            self._waker = held.enter_context(_datagram_socket())
+            with _socket_address(directory, token + _BELL_SUFFIX) as address:
+                self._bell.bind(address)
+                self._waker.connect(address)
+            self._poll = select.poll()
+            self._poll.register(self._bell, select.POLLIN)
+            self._held = held.pop_all()
         watch_forks(self, ForkOrder.SEAT)
 
     def start(self, job_id: int, attempt: int) -> int:
@@ -261,7 +268,7 @@ class _DiskSeat:
             self._waker.send(b"!")
 
     def leave(self) -> None:
-        if self._fd >= 0:
+        if self._held is not None:
             for name in (self.token + _BELL_SUFFIX, self.token):
                 (self._directory / name).unlink(missing_ok=True)
             self._let_go()
@@ -275,15 +282,12 @@ class _DiskSeat:
     def after_fork_in_child(self) -> None:
         # The lock lives until the last copy of the descriptor is closed: a
         # child that outlived the worker would keep it alive for ever.
-        if self._fd >= 0:
-            self._let_go()
+        self._let_go()
 
     def _let_go(self) -> None:
-        self._board.close()
-        self._bell.close()
-        self._waker.close()
-        os.close(self._fd)
-        self._fd = -1
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
 
 
 class MemoryPresence:

@@ -7,7 +7,16 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from bide.errors import LeaseLost, StoreClosed
-from bide.model.commands import Change, Completed, Retried, Settlement
+from bide.model.commands import (
+    Change,
+    Completed,
+    Exhausted,
+    Outcome,
+    Retried,
+    Returned,
+    Settlement,
+    Snoozed,
+)
 from bide.model.job import JobId, JobRef, Lease, State
 from bide.testing.trial import Trial, ids, raising
 
@@ -202,6 +211,120 @@ def dead_worker_leaves_a_successor_its_key(trial: Trial) -> None:
     assert trial.by_key("a") == new
 
 
+def finished_run_of_a_dead_worker_stays_finished(trial: Trial) -> None:
+    """It died between the settlement and the note on its board that this was stored."""
+    done, failed, again, snoozed = trial.put_all([trial.job(max_retries=3)] * 4)
+    worker, other = trial.attend(), trial.attend()
+    outcomes: tuple[Outcome, ...] = (
+        Completed(),
+        Exhausted("its own"),
+        Retried(0, "its own"),
+        Snoozed(0),
+    )
+    for lease, outcome in zip(trial.reserve(worker), outcomes, strict=True):
+        worker.start(lease)
+        trial.end(lease, outcome)
+    trial.kill(worker)
+    trial.backend.tick(["q"])
+    assert trial.state(done) is None
+    assert [error.text for error in trial.info(failed).job.errors] == ["its own"]
+    attempts = {lease.job.id: lease.attempt for lease in trial.reserve(other)}
+    assert attempts == {again: 2, snoozed: 1}
+    assert trial.info(again).job.attempt == 1
+    stats = trial.stats()
+    assert (stats.succeeded_total, stats.failed_total) == (1, 1)
+
+
+def run_that_was_only_held_again_does_not_count(trial: Trial) -> None:
+    """The board still names the job's earlier run when the worker, holding it anew, dies."""
+    job_id = trial.put(max_retries=1)
+    worker, other = trial.attend(), trial.attend()
+    first = trial.reserve_one(worker)
+    worker.start(first)
+    trial.end(first, Retried(0, "its own"))
+    assert trial.reserve_one(worker).attempt == 2
+    trial.kill(worker)
+    trial.backend.tick(["q"])
+    assert trial.state(job_id) is State.READY
+    assert trial.reserve_one(other).attempt == 2
+
+
+def restarted_worker_is_another(trial: Trial) -> None:
+    """A worker of the same host and pid comes up before anyone has seen that the first is dead."""
+    job_id = trial.put(max_retries=1)
+    first = trial.attend()
+    lease = trial.reserve_one(first)
+    first.start(lease)
+    trial.kill(first)
+    second = trial.attend()
+    assert second.owner != first.owner
+    assert trial.reserve(second) == ()
+    settlement = Settlement(job_id, lease.attempt, Completed())
+    (refused,) = trial.backend.reserve(second.owner, ("q",), 0, [settlement]).refused
+    assert isinstance(refused, LeaseLost)
+    trial.backend.tick(["q"])
+    assert [owner.id for owner in trial.backend.stats().owners] == [second.owner]
+    assert trial.reserve_one(second).attempt == 2
+    assert trial.refuses(lease, Completed())
+
+
+def attempts_are_counted_alike_however_they_end(trial: Trial) -> None:
+    """Failures, deaths and shutdowns count; what was held, returned or snoozed does not."""
+    job_id = trial.put(max_retries=2)
+    other = trial.attend()
+
+    def die(*, started: bool) -> None:
+        worker = trial.attend()
+        lease = trial.reserve_one(worker)
+        if started:
+            worker.start(lease)
+        trial.kill(worker)
+        trial.backend.tick(["q"])
+
+    def leave(*, started: bool) -> None:
+        worker = trial.attend()
+        lease = trial.reserve_one(worker)
+        if started:
+            worker.start(lease)
+        worker.leave()
+
+    def attempt() -> int:
+        lease = trial.reserve_one(other)
+        trial.end(lease, Returned())
+        return lease.attempt
+
+    die(started=False)
+    leave(started=False)
+    trial.end(trial.reserve_one(other), Snoozed(0))
+    assert attempt() == 1
+    die(started=True)
+    assert attempt() == 2
+    leave(started=False)
+    die(started=False)
+    leave(started=True)
+    assert attempt() == 3
+    trial.end(trial.reserve_one(other), Snoozed(0))
+    die(started=False)
+    assert attempt() == 3
+    trial.end(trial.reserve_one(other), Retried(0, "the last one"))
+    info = trial.info(job_id)
+    assert (info.state, info.job.attempt) == (State.FAILED, 3)
+    assert [error.attempt for error in info.job.errors] == [1, 2, 3]
+    assert trial.reserve(other) == ()
+
+
+def dead_workers_job_frees_its_key_when_it_ends(trial: Trial) -> None:
+    job_id = trial.put(key="a", max_retries=1)
+    worker, other = trial.attend(), trial.attend()
+    worker.start(trial.reserve_one(worker))
+    trial.kill(worker)
+    trial.backend.tick(["q"])
+    assert trial.by_key("a") == job_id, "it lives, and so does its key"
+    trial.end(trial.reserve_one(other), Completed())
+    assert trial.by_key("a") is None
+    assert trial.put(key="a") > job_id
+
+
 def closing_twice_is_harmless(trial: Trial) -> None:
     trial.put()
     trial.backend.close()
@@ -258,4 +381,9 @@ DEATH_CHECKS = (
     death_with_many_leases,
     cancelled_run_of_a_dead_worker_stays_cancelled,
     dead_worker_leaves_a_successor_its_key,
+    finished_run_of_a_dead_worker_stays_finished,
+    run_that_was_only_held_again_does_not_count,
+    restarted_worker_is_another,
+    attempts_are_counted_alike_however_they_end,
+    dead_workers_job_frees_its_key_when_it_ends,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from bide.clock import Clock, random_unit
@@ -16,6 +16,8 @@ from bide.model import commands as c
 from bide.model.job import Lease
 from bide.model.limits import SNOOZES_UNKNOWN_TASK_MAX
 from bide.model.retry import delay_unknown_task_ms
+
+SetWaker = Callable[[Callable[[], object] | None], None]
 
 
 class Runner:
@@ -41,8 +43,13 @@ class Runner:
             )
         return c.Snoozed(self._clock.now_ms() + delay_unknown_task_ms(snoozes))
 
-    def run(self, lease: Lease, context: Context) -> c.Outcome:
+    def run(self, lease: Lease, context: Context, set_waker: SetWaker) -> c.Outcome:
         """Run the job, in this thread, to its end.
+
+        Args:
+            set_waker: Told what wakes this thread while it waits, so that
+                an exception sent to it arrives: a coroutine's event loop
+                waits in a system call. None: nothing does any more.
 
         Raises:
             TaskTimeout, TaskStopped: Came from outside, and ended it.
@@ -52,7 +59,7 @@ class Runner:
             args, kwargs = task.arguments.decode(lease.job.args, context)
             result = task.function(*args, **kwargs)
             if inspect.iscoroutine(result):
-                result = asyncio.run(result)
+                result = asyncio.run(_with_waker(result, set_waker))
         except (TaskTimeout, TaskStopped):
             raise
         except BaseException as error:  # noqa: BLE001  a task's SystemExit ends its run, not the worker
@@ -94,6 +101,17 @@ class Runner:
 
 
 _COMPLETED = c.Completed()
+
+
+async def _with_waker(coroutine: Coroutine[Any, Any, Any], set_waker: SetWaker) -> Any:
+    loop, main = asyncio.get_running_loop(), asyncio.current_task()
+    assert main is not None
+    # Cancelling it wakes the loop, and ends it should a callback swallow the exception.
+    set_waker(lambda: loop.call_soon_threadsafe(main.cancel))
+    try:
+        return await coroutine
+    finally:
+        set_waker(None)
 
 
 def _without_our_frames(error: BaseException) -> BaseException:

@@ -53,6 +53,7 @@ class _Run:
         "mark",
         "over",
         "started_s",
+        "waker",
         "write_off_s",
         "written_off",
     )
@@ -66,6 +67,7 @@ class _Run:
         self.cancelled = False
         self.over = False
         self.interrupt: type[BaseException] | None = None
+        self.waker: Callable[[], object] | None = None
         self.write_off_s = 0.0
         self.written_off = False
 
@@ -82,13 +84,37 @@ class _Run:
                 self.interrupt = interrupt
                 self.write_off_s = now_s + GRACE_S
                 _raise_in_thread(self.ident, interrupt)
+                if self.waker is not None:
+                    self.waker()
+
+    def set_waker(self, waker: Callable[[], object] | None) -> None:
+        with self.lock:
+            self.waker = waker
 
     def finish(self) -> None:
         """The run is over: nothing is thrown at its thread any more. May be called again."""
         with self.lock:
             self.over = True
             if self.interrupt is not None:
-                _raise_in_thread(self.ident, None)
+                self._absorb_interrupt()
+
+    def _absorb_interrupt(self) -> None:
+        """Have nothing pending in this thread, which may have swallowed its interrupt, or not.
+
+        Another exception takes the place of a pending one, and is waited for.
+        Taking it back instead would leave CPython looking for it at every
+        call from then on, for as long as the process lives.
+        """
+        try:
+            _raise_in_thread(self.ident, _Absorbed)
+            while True:
+                pass
+        except _Absorbed:
+            pass
+
+
+class _Absorbed(BaseException):
+    """Takes the place of an interrupt that comes too late."""
 
 
 class ThreadExecutor:
@@ -221,7 +247,6 @@ class ThreadExecutor:
     def _serve(self) -> None:
         while (lease := self._waiting.get()) is not None:
             run = _Run(lease, self._attendance.start(lease), self._clock.monotonic())
-            self._runs[id(run)] = run
             outcome = self._run(run)
             if run.written_off:
                 return
@@ -239,7 +264,8 @@ class ThreadExecutor:
         outcome: c.Outcome | None = None
         try:
             try:
-                outcome = self._runner.run(run.lease, context)
+                self._runs[id(run)] = run  # from here on it may be interrupted
+                outcome = self._runner.run(run.lease, context, run.set_waker)
             except Exception as error:  # noqa: BLE001  a task whose options can't be applied, say
                 outcome = c.Exhausted(f"{type(error).__name__}: {error}")
             finally:
@@ -261,8 +287,6 @@ class ThreadExecutor:
         self._start_thread()
 
 
-def _raise_in_thread(ident: int, error: type[BaseException] | None) -> None:
-    """Have *error* raised in a thread at its next bytecode; None takes back one still pending."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(ident), None if error is None else ctypes.py_object(error)
-    )
+def _raise_in_thread(ident: int, error: type[BaseException]) -> None:
+    """Have *error* raised in a thread at its next bytecode, instead of one still pending."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(error))

@@ -215,16 +215,15 @@ class History:
         if not self.leases:
             return
         lease = self.random.choice(self.leases)  # an old one too: then it is refused
-        outcome: c.Outcome = self.random.choice(
-            [
-                c.Completed(),
-                c.Retried(self.now_ms + 300, "went wrong"),
-                c.Snoozed(self.now_ms + 100),
-                c.Returned(),
-                c.Exhausted("no hope"),
-                c.Dropped(),
-            ]
-        )
+        outcomes: list[c.Outcome] = [
+            c.Completed(),
+            c.Retried(self.now_ms + 300, "went wrong"),
+            c.Snoozed(self.now_ms + 100),
+            c.Returned(),
+            c.Exhausted("no hope"),
+            c.Dropped(),
+        ]
+        outcome = self.random.choice(outcomes)
         settlement = c.Settlement(lease.job.id, lease.attempt, outcome)
         if self.do(c.Settle(lease.owner, (settlement,))) == (None,):
             self.kinds[type(outcome).__name__] += 1

@@ -54,9 +54,14 @@ def test_a_full_map_aborts_and_the_tables_go_on(
     with tables.begin(write=True) as txn:
         txn.put(b"kept", b"row", db=jobs)
     before = dump(tables)
-    with pytest.raises(lmdb.MapFullError), tables.begin(write=True) as txn:
-        for number in range(1_000):
-            txn.put(b"%d" % number, bytes(1_000), db=jobs)
+
+    def fill() -> None:
+        with tables.begin(write=True) as txn:
+            for number in range(1_000):
+                txn.put(b"%d" % number, bytes(1_000), db=jobs)
+
+    with pytest.raises(lmdb.MapFullError):
+        fill()
     assert dump(tables) == before
     with tables.begin(write=True) as txn:
         assert txn.put(b"another", b"row", db=jobs)

@@ -142,7 +142,7 @@ def test_one_that_does_not_come_to_rest_is_not_woken(
         Watcher(name, told, "before" if n == number else "") for n, name in enumerate("abc")
     ]
     in_child(lambda: None)
-    rested = [name for name in "abc"[:number]]
+    rested = list("abc"[:number])
     assert told[number + 1 :] == [f"{name} parent" for name in reversed(rested)]
     assert complaints
     for watcher in watchers:

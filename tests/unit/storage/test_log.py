@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -93,7 +94,7 @@ def test_a_segment_is_left_when_it_is_full_and_not_before(tmp_path: Path) -> Non
     bases = log.bases()
     assert len(bases) > 2
     assert [path.name for path in segments(tmp_path)] == list(map(segment_name, bases))
-    for base, following in zip(bases, bases[1:], strict=False):
+    for base, following in pairwise(bases):
         inside = [end.end for end in ends if end.base == base]
         assert inside[-1] == following  # the next one starts where this one's last record ends
         assert following - base >= SEGMENT_SIZE > inside[-2] - base
@@ -110,8 +111,9 @@ def test_other_files_are_not_taken_for_segments(tmp_path: Path) -> None:
 
 def test_space_taken_ahead_does_not_change_what_is_read(tmp_path: Path) -> None:
     log = open_log(tmp_path, segment_size=1 << 21)
+    end = START
     for count in range(1, len(BODIES) + 1):
-        [end] = fill(log, [BODIES[count - 1]], at=START if count == 1 else end)  # noqa: F821
+        [end] = fill(log, [BODIES[count - 1]], at=end)
         [path] = segments(tmp_path)
         assert path.stat().st_size > end.end  # else this shows nothing
         assert read_bodies(log, end) == read_bodies(log) == BODIES[:count]

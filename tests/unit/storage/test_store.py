@@ -305,7 +305,7 @@ def test_a_broken_store_stays_broken_and_says_why(tmp_path: Path, method: str) -
         do(store, put(b"lost"))
     disk.heal()
     for _ in range(2):
-        with pytest.raises(StoreClosed, match="closed itself.*Input/output") as caught:
+        with pytest.raises(StoreClosed, match=r"closed itself.*Input/output") as caught:
             do(store, put(b"refused"))
         assert isinstance(caught.value.__cause__, StoreFailed)
         with pytest.raises(StoreClosed, match="closed itself"), store.view():

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -36,7 +36,7 @@ class Interrupt:
         self.step = 0
         self.where = ""
 
-    def __enter__(self) -> Interrupt:
+    def __enter__(self) -> Self:
         sys.settrace(self._trace)
         return self
 
@@ -80,7 +80,7 @@ def refuse_large(store: Store) -> None:
             raise StoreFull("no space", path="")
         return append(body, *rest)
 
-    log.append = refuse  # type: ignore[method-assign]
+    vars(log)["append"] = refuse
 
 
 def run_interrupted(path: Path, at: int, arrange: Callable[[Store], object]) -> bool:

@@ -103,15 +103,20 @@ def test_an_abort_undoes_every_kind_of_change(
         for key in (b"a", b"b", b"c"):
             txn.put(key, b"old", db=jobs)
     before = dump(environment)
-    with pytest.raises(error), environment.begin(write=True) as txn:
-        txn.put(b"a", b"new", db=jobs)
-        txn.put(b"a", b"newer", db=jobs)
-        txn.delete(b"b", db=jobs)
-        txn.put(b"b", b"again", db=jobs)
-        txn.delete(b"b", db=jobs)
-        txn.put(b"z", b"added", append=True, db=jobs)
-        txn.delete(b"c", db=jobs)
-        raise error
+
+    def change() -> None:
+        with environment.begin(write=True) as txn:
+            txn.put(b"a", b"new", db=jobs)
+            txn.put(b"a", b"newer", db=jobs)
+            txn.delete(b"b", db=jobs)
+            txn.put(b"b", b"again", db=jobs)
+            txn.delete(b"b", db=jobs)
+            txn.put(b"z", b"added", append=True, db=jobs)
+            txn.delete(b"c", db=jobs)
+            raise error
+
+    with pytest.raises(error):
+        change()
     assert dump(environment) == before
 
 
