@@ -6,10 +6,12 @@ import os
 import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
+import bide
 from bide.format.commit import decode_commit
 from bide.format.identity import decode_identity
 from bide.model.facts import Fact, JobsCompleted
@@ -20,7 +22,7 @@ from bide.storage.tables import TABLE_NAMES, MemoryTables, Table, Transaction
 
 ROOT = Path(__file__).parents[2]
 
-GUARD_S = 30
+GUARD_S = 90
 """No process is silent for so long unless it hangs."""
 
 
@@ -68,6 +70,18 @@ class Child:
             (words,) = self.read(1)
             starts += [words] if words[:1] == ["start"] else []
         return starts
+
+    def read_until(self, word: str) -> list[str]:
+        """The next line that starts with *word*, whatever comes before it."""
+        while (words := self.read(1)[0])[0] != word:
+            pass
+        return words
+
+    def skip(self) -> None:
+        """Leave out all that it has said so far."""
+        while select.select([self], [], [], 0)[0] and self.listen():
+            pass
+        del self._said[: self._said.rfind(b"\n") + 1]
 
     def kill(self) -> None:
         self.process.kill()
@@ -133,6 +147,13 @@ def putter(path: Path, first: int, batch: int) -> Child:
 
 def worker(path: Path, *options: str, **how: Any) -> Child:
     return Child(path, "bide.cli", "worker", "tests.crash.app:app", *options, **how)
+
+
+def wait_until_gone(handle: bide.Handle) -> None:
+    """Wait until a job has succeeded; its worker then finds nothing else, and goes to sleep."""
+    until_s = time.monotonic() + GUARD_S
+    while handle.get() is not None:
+        assert time.monotonic() < until_s, f"job {handle.id} goes on"
 
 
 def directory_of(path: Path) -> Directory:

@@ -15,10 +15,10 @@ from bide.model.job import NewJob
 from bide.model.limits import BATCH_COUNT_MAX
 from bide.worker.worker import AHEAD_MAX
 from tests.crash.app import note, nothing
-from tests.crash.processes import Child, check_store, facts, worker
+from tests.crash.processes import Child, check_store, facts, wait_until_gone, worker
 
 FAR_COUNT = 1_000_000
-NEAR_COUNT = 30
+NEAR_COUNT = 7
 MEMORY_SIZE_MAX = 4 << 20
 """What a worker may take more for a million jobs: far below four bytes for each."""
 
@@ -57,16 +57,18 @@ def own_memory_size(child: Child) -> int:
 
 
 def put_and_time(app: bide.App, child: Child) -> list[float]:
-    """Put jobs for now, one after another; the seconds from before each put to its start."""
+    """Put jobs for now, each as the worker sleeps; the seconds from before the put to its start."""
     task = app.task(name=note.name)(note.function)
     delays_s: list[float] = []
     for number in range(NEAR_COUNT):
+        child.skip()
+        child.read_until("rest")
         put_ns = time.monotonic_ns()
-        task.enqueue(number, 0)
-        (start,) = child.read_starts(1)
+        handle = task.enqueue(number, 0)
+        start = child.read_until("start")
         assert start[1] == str(number)
         delays_s.append((int(start[5]) - put_ns) / 1e9)
-        assert child.read(1)[0][0] == "end"
+        wait_until_gone(handle)
     return delays_s
 
 
@@ -79,7 +81,7 @@ def test_a_million_far_jobs_cost_a_worker_no_memory_and_a_job_for_now_no_time(
         path = tmp_path / str(count)
         with bide.App(path.as_uri()) as app:
             put_many(app, count, app.clock.now_ms() + YEAR_MS, YEAR_MS)
-            child = worker(path, "--threads", "2")
+            child = Child(path, "tests.crash.resting", "--threads", "2")
             child.read(1)
             delays_s = put_and_time(app, child)
             assert statistics.median(delays_s) < AT_ONCE_S

@@ -13,7 +13,7 @@ import pytest
 import bide
 from tests.crash.app import have_family, note, nothing
 from tests.crash.dying import POINTS
-from tests.crash.processes import Child, check_store, completions, worker
+from tests.crash.processes import Child, check_store, completions, wait_until_gone, worker
 
 SOON_NS = 1_000_000_000
 
@@ -28,11 +28,10 @@ RUNS = {
 """The attempts of the first job that are told of, by where its first worker dies."""
 
 
-def put_notes(path: Path, count: int) -> list[bide.Handle]:
-    """Jobs of task *note*, numbered from 0; nothing of the App that puts them stays open."""
-    with bide.App(path.as_uri()) as app:
-        task = app.task(name=note.name, max_retries=note.options.max_retries)(note.function)
-        return app.enqueue_many(task.request(number, 0) for number in range(count))
+def put_notes(app: bide.App, count: int) -> list[bide.Handle]:
+    """Jobs of task *note*, numbered from 0."""
+    task = app.task(name=note.name, max_retries=note.options.max_retries)(note.function)
+    return app.enqueue_many(task.request(number, 0) for number in range(count))
 
 
 def runs(lines: list[list[str]]) -> dict[int, list[int]]:
@@ -67,7 +66,8 @@ def test_a_worker_killed_at_a_step_neither_loses_nor_doubles_its_job(
     tmp_path: Path, point: str
 ) -> None:
     path = tmp_path / "store"
-    put_notes(path, 3)
+    with bide.App(path.as_uri()) as app:
+        put_notes(app, 3)
     dying = Child(path, "tests.crash.dying", point, "--threads", "1")
     lines = dying.rest()
     assert dying.process.returncode == -signal.SIGKILL, "it did not come to that point"
@@ -80,7 +80,8 @@ def test_a_worker_killed_at_a_step_neither_loses_nor_doubles_its_job(
 
 def test_jobs_that_a_killed_worker_only_held_are_not_counted(tmp_path: Path) -> None:
     path = tmp_path / "store"
-    put_notes(path, 20)
+    with bide.App(path.as_uri()) as app:
+        put_notes(app, 20)
     dying = Child(path, "tests.crash.dying", "reserved", "--threads", "16")
     assert runs(dying.rest()) == {}
     with bide.App(path.as_uri()) as app:
@@ -116,12 +117,14 @@ def test_a_killed_workers_job_runs_again_within_a_second(
         task.enqueue(7)
         (started,) = first.read_starts(1)
         other = worker(path, "--threads", "1")
-        other.read(1)
+        (handle,) = put_notes(app, 1)
+        wait_until_gone(handle)  # the other has run it, since the first is busy
         killed_ns = time.monotonic_ns()
         if whole_group:
             os.killpg(first.pid, signal.SIGKILL)
         else:  # the process that its task has started lives on, and holds nothing of the worker's
             first.kill()
+        assert other.read_starts(1)[0][1:3] == ["0", str(handle.id)]
         (again,) = other.read_starts(1)
         assert int(again[5]) - killed_ns < SOON_NS
         assert again[1:3] == started[1:3]

@@ -15,6 +15,7 @@ from bide.backends.port import Backend, Sync
 from bide.connect import connect
 from bide.errors import InvalidUrl, NotAStore
 from bide.jobs.app import Opener
+from bide.model.job import NewJob
 from bide.testing import ManualClock
 
 Opened = dict[str, Any]
@@ -137,8 +138,8 @@ def test_each_memory_url_is_a_store_of_its_own() -> None:
     clock = ManualClock()
     one, other = connect("memory:", clock), connect("memory:", clock)
     assert one.clock is clock
-    one.attend(("q",))
-    assert (len(one.stats().owners), len(other.stats().owners)) == (1, 0)
+    one.put([NewJob(queue="q", task="t", args=b"", due_ms=0)])
+    assert (len(one.stats().queues), len(other.stats().queues)) == (1, 0)
     one.close()
     other.close()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 import bide
@@ -35,19 +36,23 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self.worker.stop(now=True)
-        self.end()
+        self._join()
 
     def stop(self, *, now: bool = False) -> None:
         self.worker.stop(now=now)
 
     def end(self) -> WorkerSummary:
         """Wait for its end, which someone has brought about."""
-        self._thread.join(PATIENCE_S)
-        assert not self._thread.is_alive(), "the worker does not end"
-        if self.error is not None:
-            raise self.error
+        self._join()
         assert self.summary is not None
         return self.summary
+
+    def _join(self) -> None:
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive(), "the worker does not end"
+        error, self.error = self.error, None  # raised once
+        if error is not None:
+            raise error
 
     def _run(self) -> None:
         try:
@@ -60,6 +65,25 @@ def burst(app: App, **options: Any) -> WorkerSummary:
     """Run all that is due."""
     with Running(app, burst=True, **options) as running:
         return running.end()
+
+
+def state(handle: bide.Handle) -> bide.State | None:
+    """Where its job is; None if it is gone."""
+    info = handle.get()
+    return None if info is None else info.state
+
+
+def attempts(handle: bide.Handle) -> int:
+    """How many runs of its job have counted."""
+    info = handle.get()
+    assert info is not None
+    return info.job.attempt
+
+
+def last_error(handle: bide.Handle) -> str:
+    info = handle.get()
+    assert info is not None
+    return info.job.errors[-1].text
 
 
 def wait(event: threading.Event) -> None:
@@ -75,6 +99,8 @@ class Watched:
         self._changed = threading.Condition()
         self.reserved: list[Lease] = []
         self.settled: list[c.Settlement] = []
+        self.in_hand_max = 0
+        """The most jobs that were leased at once."""
         self.looks: dict[OwnerId, int] = {}
         """How often each worker has gone to sleep."""
         self.refusal: Exception | None = None
@@ -89,6 +115,25 @@ class Watched:
     def wait_until(self, condition: Callable[[], object]) -> None:
         with self._changed:
             assert self._changed.wait_for(condition, PATIENCE_S), "it did not become so"
+
+    def wait_for_looks(self, count: int = 2) -> None:
+        """Wait until workers have slept *count* times more: what they would do, they have done."""
+        seen = sum(self.looks.values())
+        self.wait_until(lambda: sum(self.looks.values()) >= seen + count)
+
+    def wait_for_settled(self, kind: type[c.Outcome], count: int) -> None:
+        """Wait until so many jobs were settled with such an outcome."""
+        self.wait_until(lambda: len(self.settled_as(kind)) >= count)
+
+    @contextmanager
+    def between_commits(self) -> Iterator[None]:
+        """A block in which no worker reserves or settles."""
+        with self._changed:
+            yield
+
+    def settled_as(self, kind: type[c.Outcome]) -> list[int]:
+        """The ids of the jobs that were settled with such an outcome, in order."""
+        return [s.id for s in self.settled if isinstance(s.outcome, kind)]
 
     def attend(self, queues: Sequence[str]) -> Attendance:
         return _WatchedAttendance(self._backend.attend(queues), self._looked)
@@ -108,6 +153,7 @@ class Watched:
             reserved = self._backend.reserve(owner, queues, limit, settlements)
             self.reserved += reserved.leases
             self.settled += settlements
+            self.in_hand_max = max(self.in_hand_max, len(self.reserved) - len(self.settled))
             return reserved
 
     def tick(self, queues: Sequence[str]) -> int | None:
@@ -152,9 +198,8 @@ def check_counts(app: App) -> None:
     stats = app.stats()
     assert stats.owners == ()
     for queue in stats.queues:
-        listed = {
-            state: len(app.jobs(state, queue=queue.queue, limit=1_000).jobs) for state in bide.State
-        }
+        pages = {state: app.jobs(state, queue=queue.queue, limit=1_000) for state in bide.State}
+        listed = {state: len(page.jobs) + len(page.unreadable) for state, page in pages.items()}
         waiting = listed[bide.State.READY] + listed[bide.State.SCHEDULED]
         assert (queue.waiting, queue.running, queue.failed) == (
             waiting,

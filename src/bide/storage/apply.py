@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
+from bide.errors import CorruptIndex
 from bide.format.row import (
+    decode_job,
     encode_due_tail,
+    encode_job,
     encode_lease,
     encode_owner,
     encode_pair,
@@ -82,6 +87,7 @@ class Applier:
                 for ended in gone:
                     self._take(ended.queue, ended.id, ended.place)
                     self._set_aside(ended.queue, ended.id, at_ms)
+                    self._mark_failed(ended.id, at_ms)
             case f.OwnerRegistered(owner_row):
                 self._txn.put(encode_u64(owner_row.id), encode_owner(owner_row), db=self._owners)
                 self._txn.put(META_NEXT_OWNER, encode_u64(owner_row.id + 1), db=self._meta)
@@ -157,6 +163,22 @@ class Applier:
         counts = self._count(queue)
         counts.failed += 1
         counts.failed_total += 1
+
+    def _mark_failed(self, job_id: JobId, failed_ms: int) -> None:
+        """Write into its row that a job has failed, if the row can be read.
+
+        It could not when the job was set aside. But an index made anew has
+        it whole, as it was put, and then it can be kicked.
+        """
+        row = self._txn.get(encode_u64(job_id), db=self._jobs)
+        try:
+            job = None if row is None else decode_job(row, job_id)
+        except CorruptIndex:
+            return
+        if job is not None:
+            row = encode_job(replace(job, failed_ms=failed_ms))
+            self._txn.put(encode_u64(job_id), row, db=self._jobs)
+            self._free_key(job.queue, job.key, job_id)
 
     def _take(self, queue: str, job_id: JobId, place: Scheduled | Leased | Failed) -> None:
         """Remove a job from the place where it is."""

@@ -221,9 +221,9 @@ def test_a_holders_child_does_not_keep_its_seat_alive(disk: DiskPresence) -> Non
         pid = fork()
         if pid == 0:
             os.close(keep)
+            pipe.send(os.getpid())
             os.read(go_on, 1)  # until the test closes its end
             os._exit(0)
-        pipe.send(pid)
         pipe.recv()
 
     child = Child(work)

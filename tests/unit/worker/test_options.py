@@ -21,11 +21,22 @@ from bide.worker.worker import Worker
         {"threads": THREADS_MAX + 1},
         {"threads": 2.5},
         {"threads": "8"},
+        {"threads": True},
+        {"threads": None},
         {"drain_timeout_s": -0.001},
         {"drain_timeout_s": math.nan},
         {"drain_timeout_s": "30"},
         {"drain_timeout_s": None},
+        pytest.param(
+            {"drain_timeout_s": True},
+            marks=pytest.mark.xfail(strict=True, reason="a bool counts as a number"),
+        ),
+        {"queues": "mail"},
+        {"queues": b"mail"},
+        {"queues": {"mail"}},
+        {"queues": None},
         {"queues": ("mail", "default", "mail")},
+        {"queues": ["mail", "mail"]},
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
@@ -33,10 +44,13 @@ def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
         WorkerOptions(**options)
 
 
-@pytest.mark.parametrize("name", ["", "no spaces", "topic:channel", "ä", "x" * 65, "a\n"])
-def test_names_that_no_queue_has_are_refused(name: str) -> None:
+NO_NAMES = ["", "no spaces", "topic:channel", "ä", "x" * 65, "a\n", b"mail", 7, None, ("mail",)]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_names_that_no_queue_has_are_refused(name: Any) -> None:
     with pytest.raises(InvalidName):
-        WorkerOptions(queues=(name,))
+        WorkerOptions(queues=("mail", name))
 
 
 @pytest.mark.parametrize("threads", [1, THREADS_MAX])
