@@ -30,7 +30,10 @@ def connect(url: str, clock: Clock, *, sync: Sync | None = None, create: bool = 
         InvalidUrl: It names no backend.
         StoreError: The store can't be opened.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:  # a bracket that is not closed, say
+        raise InvalidUrl(f"{url!r} names no store ({error}): {_FORMS}") from None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     mode = options.pop("sync", "always")
     if mode not in get_args(Sync):
@@ -38,11 +41,11 @@ def connect(url: str, clock: Clock, *, sync: Sync | None = None, create: bool = 
     mode = sync or mode
     if options or parts.fragment:
         raise InvalidUrl(f"{url}: unknown option {', '.join(options) or parts.fragment!r}")
+    path = unquote(parts.path)
     match parts.scheme:
         case "memory" if not parts.netloc and not parts.path:
             return open_memory(clock)
-        case "file" if parts.path and parts.netloc in {"", "localhost"}:
-            path = Path(unquote(parts.path))
-            return open_local(path, clock, sync=cast("Sync", mode), create=create)
+        case "file" if path and "\0" not in path and parts.netloc in {"", "localhost"}:
+            return open_local(Path(path), clock, sync=cast("Sync", mode), create=create)
         case _:
             raise InvalidUrl(f"{url!r} names no store: {_FORMS}")

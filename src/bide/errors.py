@@ -40,6 +40,19 @@ from __future__ import annotations
 class BideError(Exception):
     """The root: catches whatever bide raises on purpose."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exception's own would call the class with the message alone, and some want fields too.
+        return _made_anew, (type(self), self.args, vars(self))
+
+
+def _made_anew(
+    kind: type[BideError], args: tuple[object, ...], fields: dict[str, object]
+) -> BideError:
+    """An error as it was pickled or copied."""
+    error = kind.__new__(kind, *args)
+    vars(error).update(fields)
+    return error
+
 
 class UsageError(BideError, ValueError):
     """The call was wrong. Nothing was done; change the call."""

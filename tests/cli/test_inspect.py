@@ -221,6 +221,7 @@ def test_show_a_job(run: Cli, store: Store) -> None:
         "put_ms": info.job.put_ms,
         "failed_ms": None,
         "snoozes": 0,
+        "misses": 0,
         "errors": [],
         "owner": None,
     }

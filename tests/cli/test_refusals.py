@@ -125,7 +125,6 @@ def test_a_url_that_names_no_store(run: Cli, shop: Path, args: tuple[str, ...], 
     assert "use file:///path/to/directory" in message
 
 
-@pytest.mark.xfail(strict=True, reason="a ValueError of urlsplit, or of a path, is let through")
 @pytest.mark.parametrize("url", ["file://[jobs", "file:///jobs%00"])
 def test_a_url_that_cannot_even_be_taken_apart(run: Cli, here: Path, url: str) -> None:
     assert "use file:///path/to/directory" in run.error("stats", "--url", url, code=2)

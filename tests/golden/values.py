@@ -48,6 +48,7 @@ FAILED_JOB = Job(
     put_ms=1_767_225_500_000,
     failed_ms=1_767_225_700_000,
     snoozes=1,
+    misses=1,
     errors=(
         AttemptError(1, 1_767_225_650_000, "first"),
         AttemptError(2, 1_767_225_700_000, "second \u2603"),

@@ -119,9 +119,6 @@ def test_what_is_refused_says_what_to_write(opened: list[Opened], url: str, text
     assert opened == []
 
 
-@pytest.mark.xfail(
-    strict=True, raises=ValueError, reason="urlsplit's and the system's ValueError is let through"
-)
 @pytest.mark.parametrize("url", ["file://[jobs", "file://[x]y/jobs", "file:///var/%00jobs"])
 def test_a_url_that_is_none_or_no_path_is_refused(url: str) -> None:
     with pytest.raises(InvalidUrl, match="use file:///path/to/directory"):

@@ -117,9 +117,6 @@ def test_it_survives_a_pickle_and_a_copy(name: str) -> None:
     check_copies(make(name))
 
 
-@pytest.mark.xfail(
-    strict=True, raises=TypeError, reason="an error with required fields does not unpickle"
-)
 @pytest.mark.parametrize("name", sorted(WITH_REQUIRED))
 def test_one_with_required_fields_survives_a_pickle_and_a_copy(name: str) -> None:
     check_copies(make(name))

@@ -172,16 +172,7 @@ def test_a_limit_holds_for_the_coroutine_and_all_that_it_awaits(make_app: MakeAp
     assert sorted(ended) == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "coroutine",
-        pytest.param(
-            "function",
-            marks=pytest.mark.xfail(strict=True, reason="it runs in its thread's own context"),
-        ),
-    ],
-)
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
 def test_what_one_run_sets_in_its_context_no_other_sees(app: App, kind: str) -> None:
     seen: list[str] = []
 

@@ -153,10 +153,7 @@ def test_limits_are_kept_while_it_is_full(
 
 # ---------------------------------------------------------------- while it comes to its end
 
-DRAIN = pytest.mark.xfail(strict=True, reason="a draining worker does not try again")
 
-
-@DRAIN
 def test_a_worker_stopped_while_it_is_full_settles_what_it_has_once_there_is_space(
     make_app: MakeApp, any_url: str, clock: ManualClock
 ) -> None:
@@ -174,7 +171,6 @@ def test_a_worker_stopped_while_it_is_full_settles_what_it_has_once_there_is_spa
     assert state(handle) is None
 
 
-@DRAIN
 def test_a_worker_that_finds_no_space_until_its_drain_timeout_says_so_and_loses_no_job(
     make_app: MakeApp, any_url: str, clock: ManualClock
 ) -> None:

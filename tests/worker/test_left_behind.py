@@ -154,7 +154,6 @@ def test_a_worker_that_can_not_begin_leaves_nothing(
     traces.check()
 
 
-@pytest.mark.xfail(strict=True, reason="the seat is taken, and the threads start, outside of try")
 def test_a_worker_without_enough_threads_leaves_nothing(
     watched_app: tuple[App, Watched], any_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

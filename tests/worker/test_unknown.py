@@ -18,8 +18,6 @@ from tests.worker.running import Watched, burst, last_error, state
 
 SNOOZES_MAX = 100
 
-SNOOZES = pytest.mark.xfail(strict=True, reason="all snoozes of a job's life are counted")
-
 
 def put_raw(app: App, task: str, args: bytes = b"\x80", max_retries: int = 0) -> bide.Handle:
     """Put a job as no task of the app would."""
@@ -100,7 +98,6 @@ def test_a_job_whose_task_nobody_has_fails_after_about_a_day_and_says_what_to_do
     assert burst(app) == WorkerSummary(succeeded=1)
 
 
-@SNOOZES
 def test_a_job_that_failed_as_unknown_waits_anew_once_it_is_kicked(
     app: App, clock: ManualClock
 ) -> None:
@@ -114,7 +111,6 @@ def test_a_job_that_failed_as_unknown_waits_anew_once_it_is_kicked(
     handle.cancel()
 
 
-@SNOOZES
 def test_snoozes_that_a_task_asked_for_do_not_use_up_the_patience_with_workers_without_it(
     make_app: MakeApp, url: str, clock: ManualClock
 ) -> None:

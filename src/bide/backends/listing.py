@@ -121,7 +121,7 @@ def _readable(view: IndexView, job_id: JobId) -> Job | None:
 def _decode_cursor(after: str, state: State) -> _Cursor:
     try:
         cursor = msgspec.json.decode(after, type=_Cursor)
-    except (msgspec.DecodeError, TypeError):
+    except (msgspec.DecodeError, TypeError, UnicodeEncodeError):
         cursor = None
     if cursor is None or cursor.state is not state or not _is_position(cursor.position, state):
         raise InvalidOption(f"after {after!r}: use the `next` of a page of the same state")

@@ -56,6 +56,8 @@ class Snoozed(msgspec.Struct, frozen=True):
     """Run again at *due_ms*; this was no attempt."""
 
     due_ms: int
+    is_miss: bool = False
+    """Its worker does not have its task."""
 
 
 class Returned(msgspec.Struct, frozen=True):

@@ -53,6 +53,8 @@ class Job(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     snoozes: int = 0
     errors: tuple[AttemptError, ...] = ()
     """The last attempts' errors, oldest first, at most `limits.ERRORS_KEPT_MAX`."""
+    misses: int = 0
+    """How often in a row it has met a worker that does not have its task."""
 
     def after_error(self, attempt: int, at_ms: int, text: str) -> tuple[AttemptError, ...]:
         """The errors to keep once *attempt* has ended with *text*."""

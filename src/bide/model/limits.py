@@ -45,7 +45,7 @@ LEASES_MAX = 2_048
 PAGE_COUNT_MAX = 1_000
 """Jobs in one page of a listing."""
 
-SNOOZES_UNKNOWN_TASK_MAX = 100
+MISSES_MAX = 100
 """How often a job waits for a worker that knows its task, before it fails: about a day."""
 
 _QUEUE_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)

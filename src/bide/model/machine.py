@@ -261,14 +261,16 @@ class _Ended:
                 self._attempt_failed(job, row, due_ms, error)
             case c.Exhausted(error):
                 self._attempt_failed(job, row, None, error)
-            case c.Snoozed(due_ms):
-                self.rescheduled.append(replace(job, due_ms=due_ms, snoozes=job.snoozes + 1))
+            case c.Snoozed(due_ms, is_miss):
+                misses = job.misses + 1 if is_miss else 0
+                again = replace(job, due_ms=due_ms, snoozes=job.snoozes + 1, misses=misses)
+                self.rescheduled.append(again)
             case _:
                 self.keyless.append(job)
 
     def _attempt_failed(self, job: Job, row: LeaseRow, due_ms: int | None, error: str) -> None:
         errors = job.after_error(row.attempt, self.now_ms, error)
-        job = replace(job, attempt=row.attempt, errors=errors)
+        job = replace(job, attempt=row.attempt, errors=errors, misses=0)
         if due_ms is None or job.attempt > job.max_retries:
             self.failed.append(replace(job, failed_ms=self.now_ms))
         else:

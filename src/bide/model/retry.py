@@ -43,6 +43,6 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return round(delay * (1 - self.jitter * random_unit))
 
 
-def delay_unknown_task_ms(snoozes: int) -> int:
-    """How long a job waits for a worker that knows its task, after *snoozes* earlier waits."""
-    return min(DELAY_UNKNOWN_TASK_MS_MIN << min(snoozes, 20), DELAY_UNKNOWN_TASK_MS_MAX)
+def delay_unknown_task_ms(misses: int) -> int:
+    """How long a job waits for a worker that knows its task, after *misses* earlier waits."""
+    return min(DELAY_UNKNOWN_TASK_MS_MIN << min(misses, 20), DELAY_UNKNOWN_TASK_MS_MAX)

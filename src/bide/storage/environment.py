@@ -18,12 +18,16 @@ from typing import cast
 import lmdb
 
 from bide.errors import CorruptIndex, StoreError, StoreFailed, StoreFull, StoreLocked, StoreReadOnly
+from bide.storage.disk import FILE_MODE, OsDisk, store_error
 from bide.storage.tables import TABLE_NAMES, Table, TableName, Transaction
 
 MAP_SIZE = 1 << 38
 """256 GiB of address space; the file grows only as it is used."""
 
 READERS_MAX = 1_024
+
+LOCK_FILE_SIZE = READERS_MAX * 64 + 4096
+"""Bytes that LMDB maps of its lock file, at most: a cache line for each reader, and a head."""
 
 FREE_SIZE_MIN = 1 << 20
 """With less left on the device, a write that fails for no stated reason failed for this one."""
@@ -58,11 +62,34 @@ def _is_full(path: Path | str) -> bool:
     return status.f_bavail * status.f_frsize < FREE_SIZE_MIN
 
 
+def _reserve_lock_file(path: Path) -> None:
+    """Have space for the lock file of an index that is made now.
+
+    LMDB makes it sparse, and writes to it through a map: on a full disk
+    that is a SIGBUS, which ends the process. One that is there is left
+    alone, since to close it here would drop the locks that this process
+    holds on it.
+    """
+    lock = path / "lock.mdb"
+    try:
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    except OSError:
+        return  # there; or it can't be made, which LMDB says next
+    try:
+        OsDisk().reserve(fd, LOCK_FILE_SIZE)
+    except OSError as error:
+        lock.unlink()
+        raise store_error(error, path) from error
+    finally:
+        os.close(fd)
+
+
 class LmdbTables:
     """An `Environment` in LMDB files under *path*."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        _reserve_lock_file(path)
         try:
             self._environment = lmdb.open(
                 str(path),

@@ -32,6 +32,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         is_count = isinstance(threads, int) and not isinstance(threads, bool)
         if not (is_count and 1 <= self.threads <= THREADS_MAX):
             raise InvalidOption(f"threads {self.threads!r}: use 1 to {THREADS_MAX}")
-        is_number = isinstance(self.drain_timeout_s, (int, float))
+        timeout_s: object = self.drain_timeout_s
+        is_number = isinstance(timeout_s, (int, float)) and not isinstance(timeout_s, bool)
         if not (is_number and self.drain_timeout_s >= 0):
-            raise InvalidOption(f"drain timeout {self.drain_timeout_s!r}: use 0 or more seconds")
+            raise InvalidOption(f"drain timeout {timeout_s!r}: use 0 or more seconds")

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
+from contextvars import copy_context
 from typing import Any
 
 from bide.clock import Clock, random_unit
@@ -14,7 +15,7 @@ from bide.jobs.outcome import Cancel, Fail, Retry, Snooze, TaskStopped, TaskTime
 from bide.jobs.task import Task
 from bide.model import commands as c
 from bide.model.job import Lease
-from bide.model.limits import SNOOZES_UNKNOWN_TASK_MAX
+from bide.model.limits import MISSES_MAX
 from bide.model.retry import delay_unknown_task_ms
 
 SetWaker = Callable[[Callable[[], object] | None], None]
@@ -35,13 +36,13 @@ class Runner:
 
         It waits: in a rolling deploy, another worker does have it.
         """
-        snoozes = lease.job.snoozes
-        if snoozes >= SNOOZES_UNKNOWN_TASK_MAX:
+        misses = lease.job.misses
+        if misses >= MISSES_MAX:
             return c.Exhausted(
                 f"task {lease.job.task!r} is unknown to the workers of queue {lease.job.queue!r}; "
                 "deploy one that has it, then kick the job"
             )
-        return c.Snoozed(self._clock.now_ms() + delay_unknown_task_ms(snoozes))
+        return c.Snoozed(self._clock.now_ms() + delay_unknown_task_ms(misses), is_miss=True)
 
     def run(self, lease: Lease, context: Context, set_waker: SetWaker) -> c.Outcome:
         """Run the job, in this thread, to its end.
@@ -57,7 +58,8 @@ class Runner:
         task = self._tasks[lease.job.task]
         try:
             args, kwargs = task.arguments.decode(lease.job.args, context)
-            result = task.function(*args, **kwargs)
+            # What it sets in its context is its own: the thread runs others after it.
+            result = copy_context().run(task.function, *args, **kwargs)
             if inspect.iscoroutine(result):
                 result = asyncio.run(_with_waker(result, set_waker))
         except (TaskTimeout, TaskStopped):

@@ -150,7 +150,9 @@ class ThreadExecutor:
         """How many ended runs are worth a look while others still wait for a thread."""
         self.mean_s: float | None = None
         """Mean service time, exponentially weighted; None before the first run."""
-        for _ in range(count):
+
+    def start(self) -> None:
+        for _ in range(self._count):
             self._start_thread()
 
     def submit(self, lease: Lease) -> None:
@@ -240,9 +242,9 @@ class ThreadExecutor:
         return self.in_hand
 
     def _start_thread(self) -> None:
-        self._alive += 1
-        name = f"bide-{self._alive}"
+        name = f"bide-{self._alive + 1}"
         threading.Thread(target=self._serve, name=name, daemon=True).start()
+        self._alive += 1
 
     def _serve(self) -> None:
         while (lease := self._waiting.get()) is not None:

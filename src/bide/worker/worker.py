@@ -103,6 +103,7 @@ class Worker:
         attendance = self._attendance = backend.attend(self.queues)
         loop = _Loop(self._app, self._options, self.queues, attendance, lambda: self._stopping)
         try:
+            loop.executor.start()
             while not self._stopping:
                 loop.turn()
                 if self._options.burst and loop.is_idle:
@@ -156,14 +157,9 @@ class _Loop:
         try:
             self._turn()
         except StoreFull as error:
-            if not self._is_full:
-                self._is_full = True
-                logger.error("%s; trying again every %g s", error, BACKOFF_S)
-            self._attendance.wait(None, BACKOFF_S)
-            return
-        if self._is_full:
-            self._is_full = False
-            logger.info("the store has space again")
+            self._wait_for_space(error)
+        else:
+            self._has_space()
 
     def _turn(self) -> None:
         room = self._room(self._begin_turn())
@@ -187,19 +183,41 @@ class _Loop:
         self._returned += self.executor.take_back()
         while True:
             now_s = self._begin_turn()
-            self._exchange(room=0)
-            self._sync()
+            full: StoreFull | None = None
+            try:
+                self._exchange(room=0)
+                self._sync()
+            except StoreFull as error:
+                full = error
+            else:
+                self._has_space()
             if not (self.executor.in_hand or self._ended or self._returned):
                 return
             if is_urgent() or now_s - start_s >= self._options.drain_timeout_s:
                 interrupted_s = now_s if interrupted_s is None else interrupted_s
                 self.executor.interrupt_all(now_s)
             if interrupted_s is not None and now_s - interrupted_s > GRACE_S:
+                if full is not None:
+                    raise full
                 stuck = self.executor.abandon()
                 self.summary.stuck += stuck
                 logger.warning("%d jobs do not stop; they run again once this process ends", stuck)
                 return
-            self._sleep(None)
+            if full is not None:
+                self._wait_for_space(full)
+            else:
+                self._sleep(None)
+
+    def _wait_for_space(self, error: StoreFull) -> None:
+        if not self._is_full:
+            self._is_full = True
+            logger.error("%s; trying again every %g s", error, BACKOFF_S)
+        self._attendance.wait(None, BACKOFF_S)
+
+    def _has_space(self) -> None:
+        if self._is_full:
+            self._is_full = False
+            logger.info("the store has space again")
 
     def _begin_turn(self) -> float:
         """What every turn starts with; returns the time, in seconds of the monotonic clock."""

@@ -213,7 +213,6 @@ def test_making_a_store_on_a_full_disk_is_refused_and_works_with_space(
     assert second == "1"
 
 
-@pytest.mark.xfail(strict=True, reason="LMDB maps its lock file, and no space for that is a SIGBUS")
 def test_making_a_store_on_a_disk_without_a_byte_left_is_refused(tmp_path: Path) -> None:
     done = run_full(tmp_path, MAKE_ON_A_FULL_DISK, 0)
     assert done.returncode != -signal.SIGBUS

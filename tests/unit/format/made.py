@@ -40,6 +40,7 @@ jobs: st.SearchStrategy[Job] = st.builds(
     put_ms=times,
     failed_ms=st.none() | times,
     snoozes=st.integers(0, 1000),
+    misses=st.integers(0, 100),
     errors=st.lists(errors, max_size=3).map(tuple),
 )
 places: st.SearchStrategy[Place] = st.one_of(

@@ -225,7 +225,6 @@ def test_a_call_that_does_not_fit_is_refused(args: tuple[Any, ...], kwargs: dict
 @pytest.mark.parametrize(
     "value",
     [object(), lambda: None, 1 << 64, -(1 << 63) - 1, "\ud800", 1j, {1: object()}, [print]],
-    ids=repr,
 )
 def test_what_cannot_be_stored_is_refused(value: object) -> None:
     with pytest.raises(InvalidArguments, match="cannot be stored"):
@@ -273,7 +272,6 @@ def test_bodies_up_to_the_limit_exactly() -> None:
         msgspec.msgpack.encode({"a": "1"}),
         msgspec.msgpack.encode({"a": None}),
     ],
-    ids=repr,
 )
 def test_stored_bytes_that_do_not_fit_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidArguments, match="stored arguments"):

@@ -62,6 +62,7 @@ class Bench:
             notify=self._changed.release,
             is_stopping=lambda: False,
         )
+        self.executor.start()
         self._last_id = 0
 
     def submit(self, task: str, timeout_s: float = 0) -> int:
