@@ -20,7 +20,7 @@ from bide.errors import BideError
 from bide.jobs import app as _app
 from bide.jobs.context import Context
 from bide.jobs.handle import Handle
-from bide.jobs.outcome import Cancel, Fail, Retry, Snooze, TaskTimeout
+from bide.jobs.outcome import Cancel, Fail, Retry, Snooze, TaskStopped, TaskTimeout
 from bide.jobs.task import Request, Task
 from bide.model.job import Job, State
 
@@ -44,6 +44,7 @@ __all__ = [
     "Stats",
     "SystemClock",
     "Task",
+    "TaskStopped",
     "TaskTimeout",
     "errors",
 ]

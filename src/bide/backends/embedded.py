@@ -77,6 +77,7 @@ class Embedded:
             owner = cast("OwnerId", self._submit(command, "never"))
         except BaseException:
             seat.leave()
+            self._presence.forget(seat.token)
             raise
         return _Attendance(self, seat, owner)
 

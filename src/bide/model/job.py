@@ -58,8 +58,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
     def after_error(self, attempt: int, at_ms: int, text: str) -> tuple[AttemptError, ...]:
         """The errors to keep once *attempt* has ended with *text*."""
-        encodable = text.encode(errors="backslashreplace").decode()  # a file name may be none
-        kept = encodable[-limits.ERROR_TEXT_SIZE_MAX :]
+        kept = limits.encodable(text)[-limits.ERROR_TEXT_SIZE_MAX :]
         return (*self.errors, AttemptError(attempt, at_ms, kept))[-limits.ERRORS_KEPT_MAX :]
 
 

@@ -51,6 +51,11 @@ MISSES_MAX = 100
 _QUEUE_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
 
 
+def encodable(text: str) -> str:
+    """*text* as UTF-8 can hold it: a file's name in an error, say, may be none."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def check_queue(name: object) -> str:
     """The queue's name, if it is one; else `InvalidName`."""
     if isinstance(name, str) and _QUEUE_NAME.fullmatch(name):

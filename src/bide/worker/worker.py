@@ -24,6 +24,7 @@ from bide.jobs.app import App
 from bide.jobs.task import Task
 from bide.model import commands as c
 from bide.model.job import Lease
+from bide.model.limits import encodable
 from bide.worker.options import WorkerOptions
 from bide.worker.run import Runner
 from bide.worker.threads import GRACE_S, Ended, ThreadExecutor
@@ -154,12 +155,22 @@ class _Loop:
 
     def turn(self) -> None:
         """Settle what has ended and reserve what there is room for; sleep if there was nothing."""
+        if self._unless_full(self._turn) is not None:
+            self._attendance.wait(None, BACKOFF_S)
+
+    def _unless_full(self, step: Callable[[], None]) -> StoreFull | None:
+        """Do *step*; a full store is told of once, and returned."""
         try:
-            self._turn()
+            step()
         except StoreFull as error:
-            self._wait_for_space(error)
-        else:
-            self._has_space()
+            if not self._is_full:
+                self._is_full = True
+                logger.error("%s; trying again every %g s", error, BACKOFF_S)
+            return error
+        if self._is_full:
+            self._is_full = False
+            logger.info("the store has space again")
+        return None
 
     def _turn(self) -> None:
         room = self._room(self._begin_turn())
@@ -182,42 +193,32 @@ class _Loop:
         interrupted_s: float | None = None
         self._returned += self.executor.take_back()
         while True:
-            now_s = self._begin_turn()
-            full: StoreFull | None = None
-            try:
-                self._exchange(room=0)
-                self._sync()
-            except StoreFull as error:
-                full = error
-            else:
-                self._has_space()
+            full = self._unless_full(self._settle)
             if not (self.executor.in_hand or self._ended or self._returned):
                 return
+            now_s = self._clock.monotonic()
             if is_urgent() or now_s - start_s >= self._options.drain_timeout_s:
                 interrupted_s = now_s if interrupted_s is None else interrupted_s
                 self.executor.interrupt_all(now_s)
             if interrupted_s is not None and now_s - interrupted_s > GRACE_S:
+                stuck = self.executor.abandon()
+                if stuck:
+                    self.summary.stuck += stuck
+                    logger.warning(
+                        "%d jobs do not stop; they run again once this process ends", stuck
+                    )
                 if full is not None:
                     raise full
-                stuck = self.executor.abandon()
-                self.summary.stuck += stuck
-                logger.warning("%d jobs do not stop; they run again once this process ends", stuck)
                 return
-            if full is not None:
-                self._wait_for_space(full)
-            else:
+            if full is None:
                 self._sleep(None)
+            else:
+                self._attendance.wait(None, BACKOFF_S)
 
-    def _wait_for_space(self, error: StoreFull) -> None:
-        if not self._is_full:
-            self._is_full = True
-            logger.error("%s; trying again every %g s", error, BACKOFF_S)
-        self._attendance.wait(None, BACKOFF_S)
-
-    def _has_space(self) -> None:
-        if self._is_full:
-            self._is_full = False
-            logger.info("the store has space again")
+    def _settle(self) -> None:
+        self._begin_turn()
+        self._exchange(room=0)
+        self._sync()
 
     def _begin_turn(self) -> float:
         """What every turn starts with; returns the time, in seconds of the monotonic clock."""
@@ -283,7 +284,7 @@ class _Loop:
             case c.Completed():
                 summary.succeeded += 1
             case c.Retried(error=error) | c.Exhausted(error=error):
-                last = error.rstrip().rpartition("\n")[2]
+                last = encodable(error.rstrip().rpartition("\n")[2])
                 is_final = isinstance(ended.outcome, c.Exhausted)
                 if is_final or ended.lease.attempt > job.max_retries:
                     summary.failed += 1
