@@ -100,7 +100,10 @@ def test_a_torn_tail_is_where_it_stops(tmp_path: Path) -> None:
     data = path.read_bytes()
     for cut in range(whole.end, end):
         for tail in (b"", bytes(len(data) - cut)):
-            path.write_bytes(data[:cut] + tail)
+            torn = data[:cut] + tail
+            if torn == data:
+                continue  # the record itself ends with zeros: nothing is missing
+            path.write_bytes(torn)
             tables = MemoryTables()
             assert rebuild(open_segments(tmp_path / "log"), tables) == whole
             assert dump(tables) == expected
