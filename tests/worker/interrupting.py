@@ -16,7 +16,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-_CHECKED = ("CALL", "CALL_FUNCTION_EX", "CALL_KW", "RESUME", "JUMP_BACKWARD")
+_CHECKED = ("CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD")
 
 
 class Interrupter:
@@ -59,7 +59,8 @@ class Interrupter:
                 return None
             frame.f_trace_opcodes = True
             frame.f_trace_lines = False
-            self._previous[frame] = "RESUME"  # of which no event tells
+            self._previous[frame] = ""
+            self._pass(frame)
         elif event == "opcode":
             self._step(frame)
         elif event == "return":
@@ -69,8 +70,10 @@ class Interrupter:
     def _step(self, frame: FrameType) -> None:
         was_checked = self._previous.get(frame, "").startswith(_CHECKED)
         self._previous[frame] = _operations(frame.f_code).get(frame.f_lasti, "")
-        if not was_checked:
-            return
+        if was_checked:
+            self._pass(frame)
+
+    def _pass(self, frame: FrameType) -> None:
         error = self._interrupt()
         if error is None:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
@@ -89,6 +90,16 @@ def last_error(handle: bide.Handle) -> str:
 def wait(event: threading.Event) -> None:
     """Wait for what must happen."""
     assert event.wait(PATIENCE_S), "it did not happen"
+
+
+def spin_until(is_over: Callable[[], bool]) -> None:
+    """Compute, as tasks do, until *is_over*: an interrupt can come in at any time.
+
+    Not to be written out in a ``try``: CPython 3.13 leaves a loop's jump back out of that.
+    """
+    end_s = time.monotonic() + PATIENCE_S
+    while not is_over():
+        assert time.monotonic() < end_s, "it did not become so"
 
 
 class Watched:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -15,14 +14,7 @@ from bide.jobs.app import App
 from bide.testing.clock import ManualClock
 from bide.worker.worker import WorkerSummary
 from tests.worker.conftest import MakeApp
-from tests.worker.running import PATIENCE_S, Running, burst, state, wait
-
-
-def spin_until(is_over: Callable[[], bool]) -> None:
-    """Compute, looking up between, as a task should."""
-    end_s = time.monotonic() + PATIENCE_S
-    while not is_over():
-        assert time.monotonic() < end_s, "it is never told"
+from tests.worker.running import PATIENCE_S, Running, burst, spin_until, state, wait
 
 
 def test_a_task_knows_its_job(app: App, clock: ManualClock) -> None:

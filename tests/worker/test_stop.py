@@ -7,7 +7,6 @@ import itertools
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +22,16 @@ from bide.worker.options import WorkerOptions
 from bide.worker.worker import Worker, WorkerSummary
 from tests.worker.conftest import MakeApp
 from tests.worker.interrupting import Interrupter
-from tests.worker.running import PATIENCE_S, Running, Watched, attempts, burst, state, wait
+from tests.worker.running import (
+    PATIENCE_S,
+    Running,
+    Watched,
+    attempts,
+    burst,
+    spin_until,
+    state,
+    wait,
+)
 
 
 class Tasks:
@@ -46,11 +54,9 @@ class Tasks:
     def _spin(self, ctx: bide.Context) -> None:
         """Go on by small steps, as an interrupt needs it."""
         self.runs.append(("spin", ctx.attempt))
-        end_s = time.monotonic() + PATIENCE_S
         try:
             self.started.set()
-            while not self.release.is_set():
-                assert time.monotonic() < end_s, "nothing ends it"
+            spin_until(self.release.is_set)
         except BaseException as error:
             self.interrupts.append(type(error))
             raise
@@ -186,14 +192,11 @@ def test_what_an_interrupted_task_still_says_counts(make_app: MakeApp, any_url: 
     started = threading.Barrier(3)
 
     def spin_until_stopped() -> None:
-        end_s = time.monotonic() + PATIENCE_S
         try:
             started.wait(PATIENCE_S)
-            while time.monotonic() < end_s:
-                pass
+            spin_until(lambda: False)
         except TaskStopped:
             return
-        raise AssertionError("nothing ends it")
 
     @app.task(timeout=None)
     def done() -> None:

@@ -17,14 +17,7 @@ from bide.jobs.app import App
 from bide.testing.clock import ManualClock
 from bide.worker.worker import WorkerSummary
 from tests.worker.conftest import MakeApp
-from tests.worker.running import PATIENCE_S, Running, burst, wait
-
-
-def spin_until(is_over: Callable[[], bool]) -> None:
-    """Compute, as tasks do, until *is_over*: an interrupt can come in at any time."""
-    end_s = time.monotonic() + PATIENCE_S
-    while not is_over():
-        assert time.monotonic() < end_s, "it did not become so"
+from tests.worker.running import PATIENCE_S, Running, burst, spin_until, wait
 
 
 def errors_of(handle: bide.Handle) -> list[str]:

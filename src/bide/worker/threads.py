@@ -107,8 +107,7 @@ class _Run:
         """
         try:
             _raise_in_thread(self.ident, _Absorbed)
-            while True:
-                pass
+            _wait_for_interrupt()
         except _Absorbed:
             pass
 
@@ -287,6 +286,12 @@ class ThreadExecutor:
         del self._runs[id(run)]
         self._ended.append(Ended(run.lease, run.mark, self._runner.timed_out(run.lease)))
         self._start_thread()
+
+
+def _wait_for_interrupt() -> None:
+    # Not in the try that catches it: CPython 3.13 leaves a loop's jump back out of that.
+    while True:
+        pass
 
 
 def _raise_in_thread(ident: int, error: type[BaseException]) -> None:
