@@ -11,7 +11,7 @@
     │   ├── InvalidUrl            a store's URL that names no backend
     │   ├── BodyTooLarge          arguments over the limit
     │   ├── BatchTooLarge         more jobs in one call than the limit
-    │   ├── UnknownTask           a task name that the app has not registered
+    │   ├── UnknownTask           a task that no worker of its queue has
     │   ├── UnknownQueue          a queue that no task and no job names
     │   ├── DuplicateTask         two functions under one name
     │   └── AppNotFound           module:attribute that leads to no App
@@ -105,7 +105,7 @@ class BatchTooLarge(UsageError):
 
 
 class UnknownTask(UsageError):
-    """A task name that this app has not registered."""
+    """A task that no worker of its queue has: named in the error of a job that waited for one."""
 
     def __init__(self, message: str, *, task: str) -> None:
         super().__init__(message)

@@ -130,7 +130,7 @@ def test_a_url_that_cannot_even_be_taken_apart(run: Cli, here: Path, url: str) -
     assert "use file:///path/to/directory" in run.error("stats", "--url", url, code=2)
 
 
-@pytest.mark.parametrize("queue", ["mial", "a b", "mail ", "\x1b[31m", "x" * 65, "größe"])
+@pytest.mark.parametrize("queue", ["mial", "", "a b", "mail ", "\x1b[31m", "x" * 65, "größe"])
 @pytest.mark.parametrize(
     "args",
     [

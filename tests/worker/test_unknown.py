@@ -90,7 +90,7 @@ def test_a_job_whose_task_nobody_has_fails_after_about_a_day_and_says_what_to_do
     assert burst(app, threads=1) == WorkerSummary(failed=1)
     assert state(handle) is bide.State.FAILED
     error = last_error(handle)
-    for part in ("'elsewhere'", "'default'", "deploy", "kick"):
+    for part in ("UnknownTask", "'elsewhere'", "'default'", "deploy", "kick"):
         assert part in error
 
     app.task(name="elsewhere")(lambda: None)  # as the error says

@@ -143,4 +143,8 @@ def chosen_jobs(
         return tuple(JobRef(id=JobId(job_id)) for job_id in ids)
     if ids:
         raise click.UsageError("name the job by its id, or by --key and --queue, not by both")
-    return (JobRef(queue=known_queue(app, queue or DEFAULT_QUEUE), key=check_key(key)),)
+    return (
+        JobRef(
+            queue=known_queue(app, DEFAULT_QUEUE if queue is None else queue), key=check_key(key)
+        ),
+    )

@@ -5,7 +5,7 @@ for the next, so the rules always look at what is true, also in the middle
 of a command. A command that is refused raises before its first fact: it is
 done whole or not at all.
 
-What is legal, by state (DESIGN: ready is scheduled whose time has come)::
+What is legal, by state (ready is scheduled whose time has come)::
 
     command    scheduled/ready     running              failed
     reserve    -> running          -                    -

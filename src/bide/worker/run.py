@@ -10,6 +10,7 @@ from contextvars import copy_context
 from typing import Any
 
 from bide.clock import Clock, random_unit
+from bide.errors import UnknownTask
 from bide.jobs.context import Context
 from bide.jobs.outcome import Cancel, Fail, Retry, Snooze, TaskStopped, TaskTimeout
 from bide.jobs.task import Task
@@ -38,10 +39,13 @@ class Runner:
         """
         misses = lease.job.misses
         if misses >= MISSES_MAX:
-            return c.Exhausted(
-                f"task {lease.job.task!r} is unknown to the workers of queue {lease.job.queue!r}; "
-                "deploy one that has it, then kick the job"
+            task, queue = lease.job.task, lease.job.queue
+            error = UnknownTask(
+                f"task {task!r} is unknown to the workers of queue {queue!r}; "
+                "deploy one that has it, then kick the job",
+                task=task,
             )
+            return c.Exhausted(f"{type(error).__name__}: {error}")
         return c.Snoozed(self._clock.now_ms() + delay_unknown_task_ms(misses), is_miss=True)
 
     def run(self, lease: Lease, context: Context, set_waker: SetWaker) -> c.Outcome:
