@@ -14,7 +14,16 @@ from bide.jobs.app import App
 from bide.testing.clock import ManualClock
 from bide.worker.worker import WorkerSummary
 from tests.worker.conftest import MakeApp
-from tests.worker.running import PATIENCE_S, burst, last_error, state
+from tests.worker.running import (
+    PATIENCE_S,
+    Running,
+    attempts,
+    burst,
+    last_error,
+    spin_until,
+    state,
+    wait,
+)
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 
@@ -150,6 +159,57 @@ def test_a_coroutine_may_put_jobs(make_app: MakeApp, any_url: str) -> None:
         parent.enqueue(first)
     assert burst(app, threads=4) == WorkerSummary(succeeded=220)
     assert sorted(ran) == list(range(210))
+
+
+async def wait_beside_a_callback(started: threading.Event) -> None:
+    """Wait for ever, while a callback spins: asyncio swallows what is raised in one."""
+
+    def spin() -> None:
+        started.set()
+        spin_until(lambda: False)
+
+    asyncio.get_running_loop().call_soon(spin)
+    await asyncio.Event().wait()
+
+
+def test_a_limit_that_is_swallowed_by_a_callback_ends_the_coroutine_all_the_same(
+    make_app: MakeApp,
+) -> None:
+    app, _ = make_app()
+
+    @app.task(timeout=0.05, max_retries=0)
+    async def task() -> None:
+        await wait_beside_a_callback(threading.Event())
+
+    handle = task.enqueue()
+    assert burst(app, threads=1) == WorkerSummary(failed=1)
+    assert last_error(handle) == "TaskTimeout: it ran longer than 0.05 s"
+
+
+def test_a_stop_that_is_swallowed_by_a_callback_counts_no_attempt(make_app: MakeApp) -> None:
+    app, _ = make_app()
+    started = threading.Event()
+
+    @app.task(timeout=None, max_retries=0)
+    async def task() -> None:
+        await wait_beside_a_callback(started)
+
+    handle = task.enqueue()
+    with Running(app, threads=1) as running:
+        wait(started)
+        running.stop(now=True)
+        assert running.end() == WorkerSummary(unsettled=1)
+    assert attempts(handle) == 0
+
+
+def test_a_coroutine_that_is_cancelled_by_its_own_has_failed(app: App) -> None:
+    @app.task(max_retries=0)
+    async def task() -> None:
+        raise asyncio.CancelledError
+
+    handle = task.enqueue()
+    assert burst(app) == WorkerSummary(failed=1)
+    assert "CancelledError" in last_error(handle)
 
 
 def test_a_limit_holds_for_the_coroutine_and_all_that_it_awaits(make_app: MakeApp) -> None:

@@ -143,8 +143,5 @@ def chosen_jobs(
         return tuple(JobRef(id=JobId(job_id)) for job_id in ids)
     if ids:
         raise click.UsageError("name the job by its id, or by --key and --queue, not by both")
-    return (
-        JobRef(
-            queue=known_queue(app, DEFAULT_QUEUE if queue is None else queue), key=check_key(key)
-        ),
-    )
+    name = DEFAULT_QUEUE if queue is None else queue
+    return (JobRef(queue=known_queue(app, name), key=check_key(key)),)

@@ -46,7 +46,7 @@ class Arguments:
         annotations = self._resolve(function)
         every = list(signature.parameters.values())
         parameters = [p for p in every if not _is_context(annotations.get(p.name))]
-        contexts = [p for p in every if p not in parameters]
+        contexts = [p for p in every if _is_context(annotations.get(p.name))]
         if any(p.kind in _MANY for p in contexts):
             raise self._invalid("a Context can't be * or **: there is one")
         self._context_names = {p.name for p in contexts if p.kind is not Parameter.POSITIONAL_ONLY}

@@ -19,7 +19,10 @@ from bide.model.job import Lease
 from bide.model.limits import MISSES_MAX
 from bide.model.retry import delay_unknown_task_ms
 
-SetWaker = Callable[[Callable[[], object] | None], None]
+Waker = Callable[[type[BaseException]], object]
+"""Wakes a thread that waits, for the exception that was sent to it."""
+
+SetWaker = Callable[[Waker | None], None]
 
 
 class Runner:
@@ -68,6 +71,10 @@ class Runner:
                 result = asyncio.run(_with_waker(result, set_waker))
         except (TaskTimeout, TaskStopped):
             raise
+        except asyncio.CancelledError as error:
+            if error.args and error.args[0] in _INTERRUPTS:
+                raise error.args[0] from error
+            return self._failed(task, lease, error)
         except BaseException as error:  # noqa: BLE001  a task's SystemExit ends its run, not the worker
             return self._asked_for(task, lease, error) or self._failed(task, lease, error)
         return self._asked_for(task, lease, result) or _COMPLETED
@@ -107,13 +114,14 @@ class Runner:
 
 
 _COMPLETED = c.Completed()
+_INTERRUPTS = (TaskTimeout, TaskStopped)
 
 
 async def _with_waker(coroutine: Coroutine[Any, Any, Any], set_waker: SetWaker) -> Any:
     loop, main = asyncio.get_running_loop(), asyncio.current_task()
     assert main is not None
-    # Cancelling it wakes the loop, and ends it should a callback swallow the exception.
-    set_waker(lambda: loop.call_soon_threadsafe(main.cancel))
+    # Cancelling it wakes the loop, and ends it should a callback have swallowed the exception.
+    set_waker(lambda interrupt: loop.call_soon_threadsafe(main.cancel, interrupt))
     try:
         return await coroutine
     finally:

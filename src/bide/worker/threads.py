@@ -23,7 +23,7 @@ from bide.jobs.context import Context
 from bide.jobs.outcome import TaskStopped, TaskTimeout
 from bide.model import commands as c
 from bide.model.job import Lease
-from bide.worker.run import Runner
+from bide.worker.run import Runner, Waker
 
 GRACE_S = 1.0
 """How long an interrupted run may take to end before its thread is written off."""
@@ -67,7 +67,7 @@ class _Run:
         self.cancelled = False
         self.over = False
         self.interrupt: type[BaseException] | None = None
-        self.waker: Callable[[], object] | None = None
+        self.waker: Waker | None = None
         self.write_off_s = 0.0
         self.written_off = False
 
@@ -85,35 +85,21 @@ class _Run:
                 self.write_off_s = now_s + GRACE_S
                 _raise_in_thread(self.ident, interrupt)
                 if self.waker is not None:
-                    self.waker()
+                    self.waker(interrupt)
 
-    def set_waker(self, waker: Callable[[], object] | None) -> None:
+    def set_waker(self, waker: Waker | None) -> None:
         with self.lock:
             self.waker = waker
 
     def finish(self) -> None:
-        """The run is over: nothing is thrown at its thread any more. May be called again."""
+        """The run is over: nothing is thrown at its thread any more. May be called again.
+
+        What was thrown just before arrives here at the latest, as the lock
+        is let go: CPython looks for it behind every call. So nothing has to
+        be taken back, which would leave CPython looking for good.
+        """
         with self.lock:
             self.over = True
-            if self.interrupt is not None:
-                self._absorb_interrupt()
-
-    def _absorb_interrupt(self) -> None:
-        """Have nothing pending in this thread, which may have swallowed its interrupt, or not.
-
-        Another exception takes the place of a pending one, and is waited for.
-        Taking it back instead would leave CPython looking for it at every
-        call from then on, for as long as the process lives.
-        """
-        try:
-            _raise_in_thread(self.ident, _Absorbed)
-            _wait_for_interrupt()
-        except _Absorbed:
-            pass
-
-
-class _Absorbed(BaseException):
-    """Takes the place of an interrupt that comes too late."""
 
 
 class ThreadExecutor:
@@ -288,12 +274,6 @@ class ThreadExecutor:
         self._start_thread()
 
 
-def _wait_for_interrupt() -> None:
-    # Not in the try that catches it: CPython 3.13 leaves a loop's jump back out of that.
-    while True:
-        pass
-
-
 def _raise_in_thread(ident: int, error: type[BaseException]) -> None:
-    """Have *error* raised in a thread at its next bytecode, instead of one still pending."""
+    """Have *error* raised in a thread at its next bytecode."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(error))

@@ -13,25 +13,10 @@ import bide
 from bide.backends import local
 from bide.backends.embedded import Embedded
 from bide.errors import StoreClosed
-from bide.storage.fork import ForkOrder, watch_forks
-from tests.unit.storage.children import GUARD_S, in_child
+from tests.unit.storage.children import GUARD_S, Early, in_child
 
 
 def note(number: int) -> None: ...
-
-
-class Early:
-    """Comes to rest before whatever watches forks after it, and says when."""
-
-    def __init__(self) -> None:
-        self.forking = threading.Event()
-        watch_forks(self, ForkOrder.APP)
-
-    def before_fork(self) -> None:
-        self.forking.set()
-
-    def after_fork_in_parent(self) -> None: ...
-    def after_fork_in_child(self) -> None: ...
 
 
 @pytest.fixture

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import traceback
 import warnings
 from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
+
+from bide.storage.fork import ForkOrder, watch_forks
 
 GUARD_S = 30
 """Nothing here takes this long unless it hangs."""
@@ -60,6 +63,20 @@ class Child:
 def in_child(work: Callable[[], object]) -> Any:
     """What *work* returns in a forked child."""
     return Child(lambda _: work()).result()
+
+
+class Early:
+    """Comes to rest before whatever watches forks after it, and says when."""
+
+    def __init__(self) -> None:
+        self.forking = threading.Event()
+        watch_forks(self, ForkOrder.APP)
+
+    def before_fork(self) -> None:
+        self.forking.set()
+
+    def after_fork_in_parent(self) -> None: ...
+    def after_fork_in_child(self) -> None: ...
 
 
 def _run(work: Callable[[Connection], object], pipe: Connection) -> NoReturn:

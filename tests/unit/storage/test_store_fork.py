@@ -12,11 +12,10 @@ import pytest
 
 from bide.format.identity import Identity
 from bide.storage.directory import open_directory
-from bide.storage.fork import ForkOrder, watch_forks
 from bide.storage.recovery import rebuild
 from bide.storage.store import Store, Sync
 from bide.storage.tables import MemoryTables
-from tests.unit.storage.children import GUARD_S, Child, in_child
+from tests.unit.storage.children import GUARD_S, Child, Early, in_child
 from tests.unit.storage.disks import FaultyDisk
 from tests.unit.storage.histories import (
     check_tables,
@@ -80,20 +79,6 @@ def test_parent_and_child_put_while_a_thread_commits(store: Store, sync: Sync) -
         thread.join(GUARD_S)
     expected += [b"thread %d" % number for number in range(put_count)]
     assert sorted(waiting_args(store)) == sorted(expected)
-
-
-class Early:
-    """Comes to rest before whatever watches forks after it, and says when."""
-
-    def __init__(self) -> None:
-        self.forking = threading.Event()
-        watch_forks(self, ForkOrder.APP)
-
-    def before_fork(self) -> None:
-        self.forking.set()
-
-    def after_fork_in_parent(self) -> None: ...
-    def after_fork_in_child(self) -> None: ...
 
 
 def test_a_fork_waits_for_a_view_to_end(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -187,6 +189,34 @@ def test_a_stopped_run_that_does_not_end_is_left_to_the_worker() -> None:
     assert bench.executor.abandon() == 1
     assert bench.seat.board == {}  # it counts as no attempt
     release.set()
+    bench.close()
+
+
+@pytest.mark.parametrize("interrupt", [TaskTimeout, TaskStopped])
+def test_an_interrupt_that_is_sent_as_its_run_ends_hits_nothing_behind_it(
+    interrupt: type[BaseException],
+) -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        entered.set()
+        wait(release)
+
+    bench = Bench(1, hold=hold, task=lambda: None)
+    hold_id, task_id = bench.submit("hold"), bench.submit("task")
+    wait(entered)
+    (run,) = bench.executor._runs.values()
+    with run.lock:  # as `throw` holds it, while the run comes to its end
+        release.set()
+        end_s = time.monotonic() + PATIENCE_S
+        while sys._current_frames()[run.ident].f_code is not _Run.finish.__code__:
+            assert time.monotonic() < end_s, "the run does not end"
+        run.interrupt = interrupt
+        run.write_off_s = 1e9
+        threads._raise_in_thread(run.ident, interrupt)
+    ended = bench.collect(2)
+    assert [job_id for job_id, _ in ended] == [hold_id, task_id]
+    assert ended[1][1] == c.Completed()
     bench.close()
 
 
