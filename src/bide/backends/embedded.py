@@ -29,6 +29,7 @@ from bide.model.job import JobRef, Lease, NewJob, Owner, OwnerId, State
 from bide.model.limits import check_batch
 from bide.storage.presence import POLL_S, Presence, Seat
 from bide.storage.store import Store
+from bide.storage.upkeep import Upkeep
 
 EXPIRE_STEP = 256
 """Leases of a dead worker taken back in one transaction."""
@@ -47,6 +48,7 @@ class Embedded:
         *,
         sync: Sync,
         on_close: Callable[[], None],
+        upkeep: Upkeep | None = None,
     ) -> None:
         self.clock = clock
         self._closed = False
@@ -54,6 +56,7 @@ class Embedded:
         self._presence = presence
         self._sync = sync
         self._on_close = on_close
+        self._upkeep = upkeep
         self._unsubscribe = clock.subscribe(presence.ring)
 
     def put(self, jobs: Sequence[NewJob], *, sync: Sync | None = None) -> tuple[c.PutResult, ...]:
@@ -171,6 +174,8 @@ class Embedded:
                 self._expire(owner)
         with self._store.view() as view:
             times = [due for name in queues if (due := view.next_due(name)) is not None]
+        if self._upkeep is not None:
+            self._upkeep.start_if_due(self.clock.now_ms())
         return min(times, default=None)
 
     def close(self) -> None:
@@ -178,6 +183,8 @@ class Embedded:
             self._closed = True
             self._unsubscribe()
             self._presence.close()
+            if self._upkeep is not None:
+                self._upkeep.join()
             self._on_close()
 
     @property

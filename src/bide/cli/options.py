@@ -62,8 +62,18 @@ def key_options(command: Command) -> Command:
     )
 
 
-def store_options(command: Command) -> Command:
-    """``--url`` and ``--app``; the command is called with the App that they lead to, open.
+def looking(command: Command) -> Command:
+    """``--url`` and ``--app``, for a command that looks at jobs and changes nothing."""
+    return _with_app(command, read_only=True)
+
+
+def changing(command: Command) -> Command:
+    """``--url`` and ``--app``, for a command that changes jobs."""
+    return _with_app(command, read_only=False)
+
+
+def _with_app(command: Command, *, read_only: bool) -> Command:
+    """The command is called with the App that the options lead to, open.
 
     The store must be there: looking at jobs makes none.
     """
@@ -74,7 +84,7 @@ def store_options(command: Command) -> Command:
         own_url = app.url
         app_url = choose_url(url, own_url)
         try:
-            app.bind(app_url, create=False)
+            app.bind(app_url, create=False, read_only=read_only)
         except InvalidOption:  # its module has used it already: then that store it is
             if app_url != own_url:
                 raise

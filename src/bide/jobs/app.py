@@ -59,7 +59,13 @@ class Opener(Protocol):
     """Makes a backend from a URL; `bide.connect.connect` is one."""
 
     def __call__(
-        self, url: str, clock: Clock, *, sync: Sync | None = None, create: bool = True
+        self,
+        url: str,
+        clock: Clock,
+        *,
+        sync: Sync | None = None,
+        create: bool = True,
+        read_only: bool = False,
     ) -> Backend: ...
 
 
@@ -105,6 +111,7 @@ class App:
         self._opener = opener
         self._sync: Sync | None = sync
         self._create = True
+        self._read_only = False
         self._closed = False
         self._lock = threading.Lock()
         self._backend: Backend | None = None
@@ -120,12 +127,19 @@ class App:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def bind(self, url: str, *, create: bool = True) -> None:
-        """Say where the jobs are kept, before the store is first used."""
+    def bind(self, url: str, *, create: bool = True, read_only: bool = False) -> None:
+        """Say where the jobs are kept, before the store is first used.
+
+        Args:
+            create: Make the store if there is none; False: `NotAStore` then.
+            read_only: Only look; a call that would change something raises
+                `StoreReadOnly`. Nothing is made, also where there is none.
+        """
         if self._backend is not None:
             raise InvalidOption(f"the App already uses {self.url}: bind it before its first use")
         self.url = url
         self._create = create
+        self._read_only = read_only
 
     @property
     def backend(self) -> Backend:
@@ -143,7 +157,11 @@ class App:
                             "BIDE_URL for the command line"
                         )
                     self._backend = self._opener(
-                        self.url, self.clock, sync=self._sync, create=self._create
+                        self.url,
+                        self.clock,
+                        sync=self._sync,
+                        create=self._create,
+                        read_only=self._read_only,
                     )
         return self._backend
 
