@@ -59,3 +59,20 @@ def connect(
             )
         case _:
             raise InvalidUrl(f"{url!r} names no store: {_FORMS}")
+
+
+def directory_of(url: str) -> Path:
+    """The directory of the store that *url*, or a plain path, names.
+
+    Raises:
+        InvalidUrl: It names no directory.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidUrl(f"{url!r} names no store ({error}): {_FORMS}") from None
+    if parts.scheme == "file" and parts.path and parts.netloc in {"", "localhost"}:
+        return Path(unquote(parts.path)).absolute()
+    if url and not parts.scheme:
+        return Path(url).absolute()
+    raise InvalidUrl(f"{url!r} names no directory: {_FORMS.removesuffix(' or memory:')}")

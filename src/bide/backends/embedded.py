@@ -175,7 +175,7 @@ class Embedded:
         with self._store.view() as view:
             times = [due for name in queues if (due := view.next_due(name)) is not None]
         if self._upkeep is not None:
-            self._upkeep.start_if_due(self.clock.now_ms())
+            self._upkeep.start_if_due()
         return min(times, default=None)
 
     def close(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from bide.backends.embedded import Embedded
@@ -107,8 +109,20 @@ def open_local(
             _shared.give_back(store)
 
     presence = DiskPresence(directory.owners, clock.monotonic)
-    upkeep = None if read_only else Upkeep(directory, store, clock.monotonic)
+    upkeep = None if read_only else Upkeep(directory, store, clock.now_ms, clock.monotonic)
     return Embedded(store, presence, clock, sync=sync, on_close=close, upkeep=upkeep)
+
+
+@contextlib.contextmanager
+def open_upkeep(path: Path, clock: Clock) -> Iterator[Upkeep]:
+    """The upkeep of the store in directory *path*, which must be there."""
+    store, directory = _shared.take(
+        path.absolute(), create=False, segment_size=SEGMENT_SIZE, read_only=False
+    )
+    try:
+        yield Upkeep(directory, store, clock.now_ms, clock.monotonic)
+    finally:
+        _shared.give_back(store)
 
 
 def _identify(path: Path) -> tuple[int, int]:

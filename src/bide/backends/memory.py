@@ -6,8 +6,9 @@ from bide.backends.embedded import Embedded
 from bide.backends.port import Backend
 from bide.clock import Clock
 from bide.storage.log import MemoryLog
+from bide.storage.parts import Parts
 from bide.storage.presence import MemoryPresence
-from bide.storage.store import Parts, Store
+from bide.storage.store import Store
 from bide.storage.tables import MemoryTables
 
 

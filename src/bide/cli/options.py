@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from bide import App as NewApp
 from bide.cli.loading import load_app
+from bide.connect import directory_of
 from bide.errors import InvalidOption, InvalidUrl, UnknownQueue
 from bide.jobs.app import App
 from bide.jobs.task import DEFAULT_QUEUE
@@ -28,6 +29,10 @@ url_option = click.option(
     show_envvar=True,
     metavar="URL",
     help="Where the jobs are kept, such as file:///var/lib/shop/jobs.",
+)
+
+app_option = click.option(
+    "--app", "app_name", metavar="MODULE:ATTR", help="The App whose jobs are meant."
 )
 
 json_option = click.option(
@@ -94,10 +99,18 @@ def _with_app(command: Command, *, read_only: bool) -> Command:
         finally:
             backend.close()
 
-    app_option = click.option(
-        "--app", "app_name", metavar="MODULE:ATTR", help="The App whose jobs are meant."
-    )
     return app_option(url_option(with_app))
+
+
+def store_directory(command: Command) -> Command:
+    """``--url`` and ``--app``; the command is called with the *path* of the store's directory."""
+
+    @functools.wraps(command)
+    def with_path(*, url: str | None, app_name: str | None, **rest: Any) -> Any:
+        own_url = None if app_name is None else load_app(app_name).url
+        return command(path=directory_of(choose_url(url, own_url)), **rest)
+
+    return app_option(url_option(with_path))
 
 
 def choose_url(url: str | None, own_url: str | None) -> str:

@@ -106,9 +106,15 @@ class Checkpoint:
             yield chunk
 
     def data(self) -> Iterator[bytes]:
-        """The whole file as it is, in parts."""
-        for at in range(0, self.head.file_size, CHUNK_SIZE):
-            yield self._disk.read(self._fd, min(CHUNK_SIZE, self.head.file_size - at), at)
+        """The whole file, in parts, each good.
+
+        Raises:
+            CorruptCheckpoint: As `image`.
+        """
+        yield self._disk.read(self._fd, HEAD_SIZE, 0)
+        yield from self.image()
+        end = HEAD_SIZE + self.head.image_size
+        yield self._disk.read(self._fd, self.head.file_size - end, end)
 
     def close(self) -> None:
         self._disk.close(self._fd)

@@ -42,6 +42,7 @@ from bide.errors import (
 from bide.format import identity as identity_file
 from bide.format import state as state_file
 from bide.format.identity import Identity, decode_identity, encode_identity
+from bide.format.segment import HEAD_SIZE
 from bide.format.state import State, decode_state, encode_state
 from bide.storage.checkpoint import newest_checkpoint
 from bide.storage.disk import (
@@ -55,17 +56,17 @@ from bide.storage.disk import (
 )
 from bide.storage.environment import DATA_FILE, LmdbTables, index_error
 from bide.storage.flock import Flock
-from bide.storage.index import IndexView
+from bide.storage.index import META_LOG, IndexView, encode_position
 from bide.storage.log import SegmentLog
 from bide.storage.log_files import START, LogFiles, Position
+from bide.storage.parts import Parts
 from bide.storage.recovery import rebuild
-from bide.storage.store import Parts
 
 _LOCK, _USERS, _UPKEEP = "lock", "users", "upkeep"
 _SUSPECT, _OWNERS, _FOLLOWERS = "suspect", "owners", "followers"
 _INDEX, _LOG = "index-", "log-"
 _OWN_NAMES = {
-    *(_LOCK, _USERS, _UPKEEP, _SUSPECT, _OWNERS, _FOLLOWERS),
+    *(_LOCK, _USERS, _UPKEEP, _SUSPECT, _OWNERS, _FOLLOWERS, "restore"),
     *(identity_file.FILE_NAME, state_file.FILE_NAME),
 }
 _BOOT_ID_COMMAND = ("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid")
@@ -246,9 +247,14 @@ class Directory:
         if checkpoint is None:
             return LmdbTables(path), START
         try:
-            return LmdbTables.load(self.disk, path, checkpoint.image()), checkpoint.position
+            tables = LmdbTables.load(self.disk, path, checkpoint.image())
         finally:
             checkpoint.close()
+        try:
+            return tables, resume(tables, self.log_files(state.log), checkpoint.position)
+        except BaseException:
+            tables.close()
+            raise
 
     def free_index(self) -> int:
         """A number that names no index yet."""
@@ -289,15 +295,21 @@ class Directory:
 
     def _tidy(self, state: State, environment: LmdbTables) -> None:
         """Remove what others have left behind; alone."""
-        kept = {self.index_path(state.index).name, self.log_path(state.log).name}
-        for name in self.disk.names(self.path):
-            if name not in kept and (name.startswith((_INDEX, _LOG)) or name.endswith(NEW_SUFFIX)):
-                self.disk.remove(self.path / name)
+        with self.upkeep_lock() as lock:
+            if lock.try_take():  # else what is there is in the making: a restore, say
+                self._sweep(state)
         log = self.log(state.log)
         position = position_of(environment)
         bases = log.files.bases()
         if bases and bases[-1] > position.base:
             log.cut(position)
+
+    def _sweep(self, state: State) -> None:
+        """Remove indexes and logs that are not in force, and what was never finished."""
+        kept = {self.index_path(state.index).name, self.log_path(state.log).name}
+        for name in self.disk.names(self.path):
+            if name not in kept and (name.startswith((_INDEX, _LOG)) or name.endswith(NEW_SUFFIX)):
+                self.disk.remove(self.path / name)
 
 
 class OpenParts(Parts):
@@ -334,6 +346,20 @@ class OpenParts(Parts):
         self._tables.sync()
         end = position_of(self._tables).end
         directory.write_state(replace(directory.read_state(), closed_at=end))
+
+
+def resume(tables: LmdbTables, files: LogFiles, position: Position) -> Position:
+    """Where the log goes on behind a checkpoint at *position*, noted in its tables.
+
+    In another segment, if the log was begun anew there, as by a restore.
+    """
+    bases = files.bases()
+    if position.base in bases or position.end not in bases:
+        return position
+    position = Position(position.end, position.end + HEAD_SIZE, position.chain)
+    with tables.begin(write=True) as txn:
+        txn.put(META_LOG, encode_position(position), db=tables.tables["meta"])
+    return position
 
 
 def position_of(environment: LmdbTables) -> Position:
@@ -375,13 +401,7 @@ def open_directory(
 
 
 def _create(disk: Disk, path: Path, identity: Identity) -> Identity:
-    foreign = sorted(name for name in disk.names(path) if not _is_own(name))
-    if foreign:
-        raise NotAStore(
-            f"{path}: holds {foreign[0]!r}, and no {identity_file.FILE_NAME}: "
-            "another program's directory; name an empty one",
-            path=str(path),
-        )
+    refuse_foreign(disk, path)
     with Flock(path / _LOCK) as lock:
         lock.take()
         existing = read_identity(disk, path)
@@ -395,6 +415,17 @@ def _create(disk: Disk, path: Path, identity: Identity) -> Identity:
         directory.write_state(state)
         write_whole(disk, path / identity_file.FILE_NAME, encode_identity(identity))
         return identity
+
+
+def refuse_foreign(disk: Disk, path: Path) -> None:
+    """Refuse a directory that holds what no store does, with `NotAStore`."""
+    foreign = sorted(name for name in disk.names(path) if not _is_own(name))
+    if foreign:
+        raise NotAStore(
+            f"{path}: holds {foreign[0]!r}, and no {identity_file.FILE_NAME}: "
+            "another program's directory; name an empty one",
+            path=str(path),
+        )
 
 
 def read_identity(disk: Disk, path: Path) -> Identity | None:

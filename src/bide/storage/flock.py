@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Self
 
 from bide.storage.disk import FILE_MODE
-from bide.storage.fork import unforked, watch_forks
+from bide.storage.fork import watch_forks
 
 
 class Flock:
     """An open file to lock. It stays with this process: a forked child lets go of its copy."""
 
     def __init__(self, path: Path) -> None:
-        with unforked():
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-            watch_forks(self)
+        self._fd = -1
+        watch_forks(self)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
 
     def take(self, *, shared: bool = False) -> None:
         """Hold it, alone or with others that share it; waits until that can be."""

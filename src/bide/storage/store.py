@@ -25,7 +25,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import lmdb
 
@@ -40,7 +40,8 @@ from bide.storage.fork import ForkOrder, unforked, watch_forks
 from bide.storage.index import IndexView
 from bide.storage.log import Log
 from bide.storage.log_files import START, Position
-from bide.storage.tables import Environment, Transaction
+from bide.storage.parts import Parts, Snapshot
+from bide.storage.tables import Environment
 
 Sync = Literal["always", "interval", "never"]
 """When a durable command is answered: after `fdatasync`; at once, with an
@@ -51,36 +52,6 @@ SYNC_INTERVAL_S = 0.05
 GROUP_JOBS_MAX = 10_000
 GROUP_SIZE_MAX = 64 << 20
 """What one commit takes from the line: the first caller's commands, and others' up to this."""
-
-
-class Parts:
-    """The tables and the log of a store, in use by this process."""
-
-    def __init__(self, environment: Environment, log: Log) -> None:
-        self.environment = environment
-        self.log = log
-
-    def close(self) -> None:
-        """Let go of them; all that was committed is on the disk, or never will be."""
-        self.environment.close()
-        self.log.close()
-
-    def release(self) -> None:
-        """Let go of them while the store goes on elsewhere: of a forked child's copies, say."""
-        self.environment.close()
-        self.log.close()
-
-    def distrust(self) -> None:
-        """Have whoever opens the store next know that a sync has failed."""
-
-
-class Snapshot(NamedTuple):
-    """The store at one moment, while it goes on."""
-
-    environment: Environment
-    txn: Transaction
-    log: Log
-    view: IndexView
 
 
 class _Caller:
@@ -189,9 +160,11 @@ class Store:
         Not for long: the index's file grows while a snapshot is held, and
         no fork can be made, since the child's copy would end it.
         """
-        with unforked(), self._snapshot_lock:
+        with self._snapshot_lock, contextlib.ExitStack() as unforked_until:
+            with self._lock:
+                parts = self._open_current()  # before: to open takes what is not to be forked
+            unforked_until.enter_context(unforked())
             with self._lock, contextlib.ExitStack() as held:
-                parts = self._open_current()
                 txn = held.enter_context(parts.environment.begin(write=False))
                 end = held.pop_all()
             try:

@@ -68,18 +68,26 @@ class Upkeep:
     """The upkeep of the store in one directory, by this process if no other is at it.
 
     Args:
+        now_ms: The time, in Unix ms.
         monotonic: Seconds that never go back.
     """
 
-    def __init__(self, directory: Directory, store: Store, monotonic: Callable[[], float]) -> None:
-        self._directory = directory
+    def __init__(
+        self,
+        directory: Directory,
+        store: Store,
+        now_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.directory = directory
         self._store = store
+        self._now_ms = now_ms
         self._monotonic = monotonic
         self._thread: threading.Thread | None = None
         self._due_at = -1  # the log's end from which the next checkpoint is due; -1: not known
         self._not_before_s = 0.0
 
-    def start_if_due(self, now_ms: int) -> None:
+    def start_if_due(self) -> None:
         """Begin a round, in a thread, if the log has grown enough."""
         if self._thread is not None and self._thread.is_alive():
             return
@@ -88,40 +96,38 @@ class Upkeep:
             return
         self._due_at = self._find_due()
         if end >= self._due_at:
-            self._thread = threading.Thread(
-                target=self._run, args=(now_ms,), name="bide-upkeep", daemon=True
-            )
+            self._thread = threading.Thread(target=self._run, name="bide-upkeep", daemon=True)
             self._thread.start()
 
-    def run(self, now_ms: int, *, compact: bool = False) -> Kept:
+    def run(self, *, compact: bool = False) -> Kept:
         """Do a whole round, waiting for another process that is at it.
 
         Args:
             compact: Compact the index, however much of it is in use.
         """
         with self._alone(wait=True):
-            return self._round(now_ms, compact=compact)
+            return self._round(compact=compact)
 
     def join(self) -> None:
         """Wait for the round under way."""
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, now_ms: int) -> None:
+    def _run(self) -> None:
         try:
             with self._alone(wait=False) as is_mine:
                 if is_mine and self._store.end >= self._find_due():
-                    self._round(now_ms, compact=False)
+                    self._round(compact=False)
             self._due_at = -1
         except StoreError as error:
             self._not_before_s = self._monotonic() + RETRY_S
             if not self._store.is_closed:
-                logger.warning("no checkpoint of %s: %s", self._directory.path, error)
+                logger.warning("no checkpoint of %s: %s", self.directory.path, error)
 
     @contextlib.contextmanager
     def _alone(self, *, wait: bool) -> Iterator[bool]:
         """Whether this process is the one that does it."""
-        with mapped_errors(self._directory.path), self._directory.upkeep_lock() as lock:
+        with mapped_errors(self.directory.path), self.directory.upkeep_lock() as lock:
             if wait:
                 lock.take()
                 yield True
@@ -130,7 +136,7 @@ class Upkeep:
 
     def _find_due(self) -> int:
         """The log's end from which the next checkpoint is due."""
-        directory = self._directory
+        directory = self.directory
         path = directory.log_path(directory.read_state().log)
         ends = list_checkpoints(directory.disk, path)
         if not ends:
@@ -142,11 +148,11 @@ class Upkeep:
                 return ends[-1] + max(CHECKPOINT_LOG_SIZE, checkpoint.head.file_size)
         return ends[-1]
 
-    def _round(self, now_ms: int, *, compact: bool) -> Kept:
-        head = self._make_checkpoint(now_ms)
+    def _round(self, *, compact: bool) -> Kept:
+        head = self._make_checkpoint()
         if head is None:
             return Kept()
-        trimmed = self._trim(head, now_ms)
+        trimmed = self._trim(head)
         with self._store.at_rest() as parts:
             assert isinstance(parts.environment, LmdbTables)
             size, used = parts.environment.size()
@@ -155,9 +161,9 @@ class Upkeep:
             kept = replace(kept, index_size=self._compact())
         return kept
 
-    def _make_checkpoint(self, now_ms: int) -> CheckpointHead | None:
+    def _make_checkpoint(self) -> CheckpointHead | None:
         """None if the store has never had a job."""
-        directory, disk = self._directory, self._directory.disk
+        directory, disk = self.directory, self.directory.disk
         path = directory.log_path(directory.read_state().log)
         new = new_checkpoint_path(path)
         fd = disk.open(new, create=True)
@@ -180,7 +186,7 @@ class Upkeep:
                 position=position,
                 store_id=directory.store_id,
                 segment_size=directory.identity.segment_size,
-                now_ms=now_ms,
+                now_ms=self._now_ms(),
             )
         except BaseException:
             disk.remove(new)  # its space may be all that others lack
@@ -190,25 +196,25 @@ class Upkeep:
         put_in_force(disk, new, head)
         return head
 
-    def _trim(self, head: CheckpointHead, now_ms: int) -> int:
+    def _trim(self, head: CheckpointHead) -> int:
         """Remove the segments that nothing needs any more; returns their bytes."""
-        state = self._directory.read_state()
-        log = self._directory.log(state.log)
+        state = self.directory.read_state()
+        log = self.directory.log(state.log)
         bases = log.files.bases()
         base = first_kept(
             bases,
             needed=head.base,
             end=head.end,
-            followed=self._directory.followed(),
+            followed=self.directory.followed(),
             retention=state.retention,
-            now_ms=now_ms,
+            now_ms=self._now_ms(),
             written_ms=log.files.first_written_ms,
         )
         return log.trim(base)
 
     def _compact(self) -> int:
         """Have a new index take the place of the one in use; returns the size of its file."""
-        directory = self._directory
+        directory = self.directory
         state = directory.read_state()
         new = replace(state, index=directory.free_index())
         log = directory.log(state.log)
@@ -229,7 +235,7 @@ class Upkeep:
 
     def _move(self, tables: LmdbTables, position: Position, log: SegmentLog, number: int) -> None:
         """Let the last records follow, with writers waiting, and point from the old to the new."""
-        directory = self._directory
+        directory = self.directory
         with self._store.at_rest() as parts, directory.locked():
             environment = parts.environment
             with environment.begin(write=True) as txn:

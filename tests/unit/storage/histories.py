@@ -17,7 +17,8 @@ from bide.storage.disk import Disk, OsDisk
 from bide.storage.environment import LmdbTables
 from bide.storage.index import Counts, decode_counts
 from bide.storage.log import Log, MemoryLog, SegmentLog
-from bide.storage.store import Parts, Store
+from bide.storage.parts import Parts
+from bide.storage.store import Store
 from bide.storage.tables import TABLE_NAMES, Environment, MemoryTables, TableName
 
 STORE_ID = bytes(16)

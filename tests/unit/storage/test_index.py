@@ -14,7 +14,8 @@ from bide.model import commands as c
 from bide.model.job import JobRef
 from bide.storage.index import Counts, IndexView, decode_counts, encode_counts
 from bide.storage.log_files import START
-from bide.storage.store import Parts, Store
+from bide.storage.parts import Parts
+from bide.storage.store import Store
 from bide.storage.tables import Cursor, Environment, MemoryTables, Table, Transaction
 from tests.unit.storage.histories import (
     disk_store,

@@ -17,7 +17,8 @@ import pytest
 import bide
 from bide.errors import StoreFull
 from bide.storage.log import SegmentLog
-from bide.storage.store import Parts, Store, _Caller
+from bide.storage.parts import Parts
+from bide.storage.store import Store, _Caller
 from tests.unit.storage.histories import check_tables, disk_store, dump_store, put, waiting_args
 
 SOURCE = str(Path(bide.__file__).parent)
