@@ -125,6 +125,12 @@ def open_upkeep(path: Path, clock: Clock) -> Iterator[Upkeep]:
         _shared.give_back(store)
 
 
+def existing_directory(path: Path) -> Directory:
+    """The directory of the store at *path*, which must be there."""
+    identity = Identity(store_id=random_token())
+    return open_directory(path.absolute(), create=False, new_identity=identity, read_only=True)
+
+
 def _identify(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_dev, status.st_ino

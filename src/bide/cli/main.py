@@ -16,7 +16,7 @@ import click
 from bide.cli import output
 from bide.cli.change_commands import cancel, kick
 from bide.cli.inspect_commands import failed, jobs, show, stats
-from bide.cli.store_commands import backup, compact, restore
+from bide.cli.store_commands import backup, check, compact, restore
 from bide.cli.worker_command import worker
 from bide.errors import BideError, UsageError
 
@@ -99,7 +99,7 @@ def cli() -> None:
     """Run work later, and never lose it: workers, and a look at their jobs."""
 
 
-for _command in (worker, stats, jobs, show, failed, cancel, kick, backup, restore, compact):
+for _command in (worker, stats, jobs, show, failed, cancel, kick, backup, restore, compact, check):
     cli.add_command(_command)
 
 

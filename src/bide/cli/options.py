@@ -103,10 +103,16 @@ def _with_app(command: Command, *, read_only: bool) -> Command:
 
 
 def store_directory(command: Command) -> Command:
-    """``--url`` and ``--app``; the command is called with the *path* of the store's directory."""
+    """``--url`` and ``--app``; the command is called with the *path* of the store's directory.
+
+    An argument *store*, if the command has one, comes before them.
+    """
 
     @functools.wraps(command)
     def with_path(*, url: str | None, app_name: str | None, **rest: Any) -> Any:
+        named = rest.pop("store", None)
+        if named is not None:
+            return command(path=directory_of(named), **rest)
         own_url = None if app_name is None else load_app(app_name).url
         return command(path=directory_of(choose_url(url, own_url)), **rest)
 

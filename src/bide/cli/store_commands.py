@@ -7,12 +7,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
+import msgspec
 
+from bide.backends.local import existing_directory
 from bide.cli import output
 from bide.cli.options import json_option, store_directory
+from bide.cli.phrases import printable
 from bide.cli.progress import byte_bar
 from bide.clock import SystemClock
 
@@ -121,6 +124,73 @@ def compact(*, path: Path, as_json: bool) -> None:
             f"{path}: {kept.trimmed_size} bytes of the log removed; "
             f"the index took {kept.index_size_before} bytes, and takes {kept.index_size}"
         )
+
+
+@click.command(
+    short_help="Look for damage, and mend it.",
+    epilog="""\
+\b
+Examples:
+  bide check --url file:///var/lib/shop/jobs
+  bide check --repair /var/lib/shop/jobs
+\b
+Exit codes:
+  0  nothing is wrong, or it is mended
+  1  there is damage
+""",
+)
+@click.argument("store", metavar="[STORE]", required=False)
+@click.option(
+    "--repair", "wants_repair", is_flag=True, help="Mend what is damaged; stop all users first."
+)
+@json_option
+@store_directory
+def check(*, path: Path, wants_repair: bool, as_json: bool) -> None:
+    """Read the whole store, and name each fault with file, offset and kind.
+
+    The index is held against what the checkpoint and the log make anew.
+    Programs and workers may go on meanwhile. STORE is a URL or a directory.
+
+    With --repair, what can be made anew is; what is lost is said, by id; and
+    a damaged log is kept under another name.
+    """
+    from bide.storage.check import check as look
+    from bide.storage.repair import repair
+
+    directory = existing_directory(path)
+    repaired = repair(directory, SystemClock().now_ms()) if wants_repair else None
+    findings = look(directory) if repaired is None else repaired.findings
+    if as_json:
+        document: dict[str, Any] = {"path": str(path), **msgspec.to_builtins(findings)}
+        if repaired is not None:
+            document["repair"] = {
+                "done": repaired.done,
+                "lost": repaired.lost,
+                "damaged_log": repaired.kept,
+            }
+        output.print_json(document)
+    else:
+        for fault in findings.faults:
+            place = "" if fault.offset is None else f" at {fault.offset}"
+            output.print_line(printable(f"{fault.kind}: {fault.path}{place}: {fault.text}"))
+        jobs = "" if findings.job_count is None else f"{findings.job_count} jobs, "
+        faults = f"{len(findings.faults)} faults" if findings.faults else "no fault"
+        output.print_line(
+            f"{path}: {jobs}{findings.record_count} records from {findings.log_start} "
+            f"to {findings.log_end}: {faults}"
+        )
+        if findings.needs_recovery and repaired is None:
+            output.print_line(
+                "the machine went down while the store was in use: the index is made anew when it "
+                "is next opened, and was not looked at"
+            )
+        if repaired is not None:
+            output.print_line(f"repair: {repaired.done}")
+            for line in repaired.lost:
+                output.print_line(printable(f"lost: {line}"))
+            if repaired.kept is not None:
+                output.print_line(f"the damaged log is kept in {repaired.kept}")
+    output.exit_with(int(bool(findings.faults) and repaired is None))
 
 
 @contextmanager

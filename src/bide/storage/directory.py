@@ -64,9 +64,9 @@ from bide.storage.recovery import rebuild
 
 _LOCK, _USERS, _UPKEEP = "lock", "users", "upkeep"
 _SUSPECT, _OWNERS, _FOLLOWERS = "suspect", "owners", "followers"
-_INDEX, _LOG = "index-", "log-"
+_INDEX, _LOG, DAMAGED_LOG = "index-", "log-", "damaged-log-"
 _OWN_NAMES = {
-    *(_LOCK, _USERS, _UPKEEP, _SUSPECT, _OWNERS, _FOLLOWERS, "restore"),
+    *(_LOCK, _USERS, _UPKEEP, _SUSPECT, _OWNERS, _FOLLOWERS, "restore", "check"),
     *(identity_file.FILE_NAME, state_file.FILE_NAME),
 }
 _BOOT_ID_COMMAND = ("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid")
@@ -208,6 +208,10 @@ class Directory:
         self.disk.close(self.disk.open(self.path / _SUSPECT, create=True))
         self.disk.sync_directory(self.path)
 
+    def remove_suspect(self) -> None:
+        """The index, and the log's end, have been mended."""
+        self.disk.remove(self.path / _SUSPECT)
+
     def is_index_good(self, state: State) -> bool:
         """Whether it is there, and no page of it can have been lost with the machine."""
         in_time = state.boot == boot_id() or state.closed_at is not None
@@ -240,7 +244,10 @@ class Directory:
 
     def load_index(self, state: State) -> tuple[LmdbTables, Position]:
         """A new index as the newest checkpoint has it, or empty, and where the log goes on."""
-        path = self.index_path(state.index)
+        return self.load_index_at(self.index_path(state.index), state)
+
+    def load_index_at(self, path: Path, state: State) -> tuple[LmdbTables, Position]:
+        """As `load_index`, in directory *path*."""
         self.disk.remove(path)
         self.disk.make_directory(path)
         checkpoint = newest_checkpoint(self.disk, self.log_path(state.log))
@@ -279,7 +286,7 @@ class Directory:
             )
         state = self.recover(state)
         self.write_state(state)
-        self.disk.remove(self.path / _SUSPECT)
+        self.remove_suspect()
         return self._follow(state)
 
     def _follow(self, state: State, *, read_only: bool = False) -> tuple[State, LmdbTables]:
@@ -450,7 +457,7 @@ def mapped_errors(path: Path) -> Iterator[None]:
 
 def _is_own(name: str) -> bool:
     name = name.removesuffix(NEW_SUFFIX)
-    return name in _OWN_NAMES or bool(_number(name, _INDEX) or _number(name, _LOG))
+    return name in _OWN_NAMES or any(_number(name, part) for part in (_INDEX, _LOG, DAMAGED_LOG))
 
 
 def _number(name: str, prefix: str) -> int:

@@ -37,7 +37,7 @@ META_NEXT_OWNER = b"next_owner"
 META_MOVED = b"moved"
 
 encode_position = msgspec.msgpack.Encoder().encode
-_decode_position = msgspec.msgpack.Decoder(Position).decode
+decode_position = msgspec.msgpack.Decoder(Position).decode
 
 
 class Counts(msgspec.Struct):
@@ -76,7 +76,7 @@ class IndexView:
     def position(self) -> Position:
         """The end of the log that these tables reflect."""
         data = self._txn.get(META_LOG, db=self._tables["meta"])
-        return START if data is None else _decode_position(data)
+        return START if data is None else decode_position(data)
 
     def moved(self) -> int | None:
         """The index that has taken the place of this one, which then changes no more."""
