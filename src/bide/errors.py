@@ -28,6 +28,8 @@
         ├── StoreFailed           the disk refused; what was acknowledged is safe
         ├── StoreClosed
         ├── StoreLocked
+        ├── OutOfStep             a follower was handed what does not follow its own end
+        ├── LogTrimmed            a log offset whose records are gone
         ├── RecoveryNeeded        the machine went down while it was in use
         ├── CorruptRecord
         ├── CorruptCheckpoint     a checkpoint or backup that is damaged, or none
@@ -193,6 +195,24 @@ class StoreClosed(StoreError):
 
 class StoreLocked(StoreError):
     """Another process holds the store in a way that excludes this one."""
+
+
+class OutOfStep(StoreError):
+    """What a follower was handed does not stand where its own log ends; nothing was changed."""
+
+    def __init__(self, message: str, *, path: str = "", offset: int = 0, end: int = 0) -> None:
+        super().__init__(message, path=path)
+        self.offset = offset
+        self.end = end
+
+
+class LogTrimmed(StoreError):
+    """The log begins behind the offset that was asked for: its records were not kept."""
+
+    def __init__(self, message: str, *, path: str = "", offset: int = 0, start: int = 0) -> None:
+        super().__init__(message, path=path)
+        self.offset = offset
+        self.start = start
 
 
 class CorruptRecord(StoreError):

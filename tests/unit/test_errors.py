@@ -43,6 +43,8 @@ BRANCHES = {
         "StoreFailed",
         "StoreClosed",
         "StoreLocked",
+        "OutOfStep",
+        "LogTrimmed",
         "RecoveryNeeded",
         "CorruptRecord",
         "CorruptCheckpoint",
@@ -60,10 +62,12 @@ FIELDS: dict[str, dict[str, Any]] = {
     "DuplicateTask": {"task": "shop.remind"},
     **{name: {"job_id": 7, "key": "k"} for name in ("JobError", *BRANCHES["JobError"])},
     **{name: {"path": "/var/jobs"} for name in ("StoreError", *BRANCHES["StoreError"])},
+    "OutOfStep": {"path": "/var/jobs", "offset": 64, "end": 48},
+    "LogTrimmed": {"path": "/var/jobs", "offset": 64, "start": 96},
     "CorruptRecord": {"path": "/var/jobs/log/0", "offset": 64},
 }
 
-OPTIONAL = {"job_id": None, "key": None, "path": "", "offset": 0}
+OPTIONAL = {"job_id": None, "key": None, "path": "", "offset": 0, "end": 0, "start": 0}
 """Fields that need not be given, and what they are then."""
 
 WITH_REQUIRED = set(FIELDS) & BRANCHES["UsageError"]

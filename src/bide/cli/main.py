@@ -15,6 +15,7 @@ import click
 
 from bide.cli import output
 from bide.cli.change_commands import cancel, kick
+from bide.cli.follow_commands import follow, promote
 from bide.cli.inspect_commands import failed, jobs, show, stats
 from bide.cli.store_commands import backup, check, compact, restore
 from bide.cli.worker_command import worker
@@ -99,7 +100,21 @@ def cli() -> None:
     """Run work later, and never lose it: workers, and a look at their jobs."""
 
 
-for _command in (worker, stats, jobs, show, failed, cancel, kick, backup, restore, compact, check):
+for _command in (
+    worker,
+    stats,
+    jobs,
+    show,
+    failed,
+    cancel,
+    kick,
+    backup,
+    restore,
+    compact,
+    check,
+    follow,
+    promote,
+):
     cli.add_command(_command)
 
 

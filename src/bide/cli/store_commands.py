@@ -140,9 +140,7 @@ Exit codes:
 """,
 )
 @click.argument("store", metavar="[STORE]", required=False)
-@click.option(
-    "--repair", "wants_repair", is_flag=True, help="Mend what is damaged; stop all users first."
-)
+@click.option("--repair", "wants_repair", is_flag=True, help="Mend it; stop all users first.")
 @json_option
 @store_directory
 def check(*, path: Path, wants_repair: bool, as_json: bool) -> None:
@@ -174,7 +172,7 @@ def check(*, path: Path, wants_repair: bool, as_json: bool) -> None:
             place = "" if fault.offset is None else f" at {fault.offset}"
             output.print_line(printable(f"{fault.kind}: {fault.path}{place}: {fault.text}"))
         jobs = "" if findings.job_count is None else f"{findings.job_count} jobs, "
-        faults = f"{len(findings.faults)} faults" if findings.faults else "no fault"
+        faults = f"faults: {len(findings.faults) or 'none'}"
         output.print_line(
             f"{path}: {jobs}{findings.record_count} records from {findings.log_start} "
             f"to {findings.log_end}: {faults}"

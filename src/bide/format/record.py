@@ -88,9 +88,32 @@ def encode_record(
     return head + _CHECK.pack(check), check
 
 
-def decode_written_ms(head: bytes) -> int:
+def peek_size(head: bytes | memoryview) -> int:
+    """How many bytes a record takes, by its head alone, unchecked."""
+    return HEAD_SIZE + int.from_bytes(head[8:12], "big")
+
+
+def peek_written_ms(head: bytes | memoryview) -> int:
     """When a record was written, by its head alone, unchecked."""
     return int.from_bytes(head[24:32], "big")
+
+
+def peek_chain(head: bytes | memoryview) -> int:
+    """The head check of the record before, by a record's head alone, unchecked."""
+    return int.from_bytes(head[40:44], "big")
+
+
+def peek_sizes(data: bytes | memoryview) -> list[int]:
+    """How many bytes each whole record at the start of *data* takes, by its head alone."""
+    sizes: list[int] = []
+    start = 0
+    while start + HEAD_SIZE <= len(data) and data[start : start + len(MAGIC)] == MAGIC:
+        size = peek_size(data[start : start + HEAD_SIZE])
+        if start + size > len(data):
+            break
+        sizes.append(size)
+        start += size
+    return sizes
 
 
 def decode_record(data: memoryview, start: int, *, offset: int) -> tuple[Record, int] | None:

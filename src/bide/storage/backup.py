@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from bide.errors import CorruptCheckpoint, NotAStore, StoreLocked
+from bide.errors import CorruptCheckpoint, NotAStore
 from bide.format.checkpoint import (
     CHUNK_SIZE,
     HEAD_SIZE,
@@ -103,7 +103,8 @@ def restore(
         directory = Directory(path, existing or identity, disk)
         with directory.upkeep_lock() as lock:
             lock.take()
-            _refuse_used(directory)
+            with directory.alone():
+                pass  # told now, not once all is received
             received = path / _RECEIVED
             disk.remove(received)
             disk.make_directory(received)
@@ -178,26 +179,9 @@ def _swap(directory: Directory, received: Path, head: CheckpointHead, *, is_new:
     tables, _ = directory.load_index(new)  # looks at every byte
     tables.close()
     disk.make_directory(directory.owners)
-    with _unused(directory):
+    with directory.alone():
         directory.write_state(new)
         if is_new:  # the last, since it makes a store of the directory
             write_whole(disk, directory.path / FILE_NAME, encode_identity(directory.identity))
     for path in (directory.index_path(old.index), directory.log_path(old.log)):
         disk.remove(path)
-
-
-def _refuse_used(directory: Directory) -> None:
-    with _unused(directory):
-        pass
-
-
-@contextlib.contextmanager
-def _unused(directory: Directory) -> Iterator[None]:
-    """A block in which nobody has the store open, or can open it."""
-    with directory.locked(), directory.users() as users:
-        if not users.try_take():
-            raise StoreLocked(
-                f"{directory.path}: processes have the store open: stop them first",
-                path=str(directory.path),
-            )
-        yield

@@ -21,6 +21,7 @@ import lmdb
 import msgspec
 
 from bide.errors import BideError, CorruptIndex, StoreError
+from bide.format.record import HEAD_SIZE
 from bide.format.row import (
     decode_due_tail,
     decode_job,
@@ -153,14 +154,14 @@ class Checker:
         record_count = 0
         faults: list[Fault] = []
         files = self.directory.log_files(self.state.log)
-        self._log_end = 0
+        self._log_end = min(files.bases(), default=0)
         for found in scan_log(files, end):
             if isinstance(found, Fault):
                 if len(faults) < FAULTS_MAX:
                     faults.append(found)
             else:
                 record_count += 1
-                self._log_end = found.offset
+                self._log_end = found.offset + HEAD_SIZE + len(found.body)
         return record_count, faults
 
     def _compare(self, position: Position) -> list[Fault]:

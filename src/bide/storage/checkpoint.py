@@ -7,7 +7,7 @@ by then it is on the disk, and so is the log up to where it stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from zlib import crc32
 
@@ -24,8 +24,53 @@ from bide.format.checkpoint import (
     encode_table,
 )
 from bide.storage.disk import NEW_SUFFIX, Disk, store_error
-from bide.storage.log_files import Position
+from bide.storage.log_files import START, Position
 from bide.storage.tables import Environment, Transaction
+
+
+def make_checkpoint(
+    disk: Disk,
+    path: Path,
+    take: Callable[[int], Position],
+    *,
+    store_id: bytes,
+    segment_size: int,
+    now_ms: int,
+) -> CheckpointHead | None:
+    """Make a checkpoint in the log's directory *path*, and have it in force.
+
+    Args:
+        take: Copies the image into the open file that it is given (by
+            `copy_image`), has the log on the disk up to there, and returns where.
+
+    Returns:
+        None if no record was ever written: there is nothing to keep.
+
+    Raises:
+        OSError, StoreError: It was not made, and nothing is left of it.
+    """
+    new = path / f"checkpoint{NEW_SUFFIX}"
+    fd = disk.open(new, create=True)
+    try:
+        position = take(fd)
+        if position == START:
+            disk.remove(new)
+            return None
+        head = seal(
+            disk,
+            fd,
+            position=position,
+            store_id=store_id,
+            segment_size=segment_size,
+            now_ms=now_ms,
+        )
+    except BaseException:
+        disk.remove(new)  # its space may be all that others lack
+        raise
+    finally:
+        disk.close(fd)
+    put_in_force(disk, new, head)
+    return head
 
 
 def copy_image(disk: Disk, fd: int, environment: Environment, txn: Transaction) -> None:
@@ -148,11 +193,6 @@ def newest_checkpoint(disk: Disk, path: Path) -> Checkpoint | None:
     """
     ends = list_checkpoints(disk, path)
     return Checkpoint(disk, path / checkpoint_name(ends[-1])) if ends else None
-
-
-def new_checkpoint_path(path: Path) -> Path:
-    """Where a checkpoint in directory *path* is made, before it has its name."""
-    return path / f"checkpoint{NEW_SUFFIX}"
 
 
 def put_in_force(disk: Disk, new: Path, head: CheckpointHead) -> Path:

@@ -36,6 +36,7 @@ from bide.errors import (
     RecoveryNeeded,
     StoreError,
     StoreFailed,
+    StoreLocked,
     StoreReadOnly,
     UnsupportedFormat,
 )
@@ -138,6 +139,21 @@ class Directory:
         """Alone in making, opening, closing and switching, until the block ends."""
         with mapped_errors(self.path), Flock(self.path / _LOCK) as lock:
             lock.take()
+            yield
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """A block in which nobody has the store open, or can open it.
+
+        Raises:
+            StoreLocked: Somebody has.
+        """
+        with self.locked(), self.users() as users:
+            if not users.try_take():
+                raise StoreLocked(
+                    f"{self.path}: processes have the store open: stop them first",
+                    path=str(self.path),
+                )
             yield
 
     def upkeep_lock(self) -> Flock:

@@ -14,7 +14,7 @@ import msgspec
 
 from bide.errors import CorruptRecord
 from bide.format.record import HEAD_SIZE as RECORD_HEAD_SIZE
-from bide.format.record import MAGIC, Record, decode_record, decode_written_ms
+from bide.format.record import MAGIC, Record, decode_record, peek_written_ms
 from bide.format.segment import (
     HEAD_SIZE,
     SegmentHead,
@@ -67,6 +67,26 @@ class LogFiles:
         finally:
             self.disk.close(fd)
 
+    def part(self, base: int, start: int, size: int) -> bytes:
+        """Up to *size* bytes from log offset *start* on, of the segment at *base*."""
+        fd = self.disk.open_to_read(self.path / segment_name(base))
+        try:
+            return self.disk.read(fd, size, start - base)
+        finally:
+            self.disk.close(fd)
+
+    def start_of(self, base: int) -> Position:
+        """Where the records of the segment at *base* begin, as a start to `read` from.
+
+        Raises:
+            CorruptRecord: Its head is damaged, or cut short.
+        """
+        head = decode_segment_head(self.part(base, base, HEAD_SIZE), base=base)
+        if head is None:
+            path = self.file(base)
+            raise CorruptRecord(f"{path}: cut short within its head", path=path, offset=base)
+        return Position(base, base, head.chain)
+
     def first_written_ms(self, base: int) -> int:
         """When the first record of the segment at *base* was written; 0 if it has none."""
         fd = self.disk.open_to_read(self.path / segment_name(base))
@@ -75,7 +95,7 @@ class LogFiles:
             head = self.disk.read(fd, size, 0)
         finally:
             self.disk.close(fd)
-        return decode_written_ms(head[HEAD_SIZE:]) if len(head) == size else 0
+        return peek_written_ms(head[HEAD_SIZE:]) if len(head) == size else 0
 
     def read(
         self, until: Position | None = None, *, start: Position = START

@@ -13,20 +13,18 @@ A log that is left behind is kept, under another name, for a second opinion.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from bide.errors import BideError, StoreLocked
+from bide.errors import BideError
 from bide.format.commit import decode_commit
 from bide.format.record import HEAD_SIZE, Record
 from bide.model.facts import JobsPut
 from bide.model.job import JobId
 from bide.storage.check import Checker, Findings, inspect_rows, read_rows
-from bide.storage.checkpoint import copy_image, new_checkpoint_path, put_in_force, seal
+from bide.storage.checkpoint import copy_image, make_checkpoint
 from bide.storage.directory import DAMAGED_LOG, Directory, boot_id
 from bide.storage.environment import LmdbTables
 from bide.storage.index import META_LOG, IndexView, encode_position
@@ -61,7 +59,8 @@ def repair(directory: Directory, now_ms: int) -> Repaired:
         StoreLocked: It is in use.
         StoreError: It could not be done; nothing has changed.
     """
-    with _alone(directory):
+    with directory.alone(), directory.upkeep_lock() as upkeep:
+        upkeep.take()
         checker = Checker(directory)
         try:
             findings = checker.check()
@@ -189,22 +188,23 @@ class _Repair:
         position = directory.log(new.log).start_at(at)
         with tables.begin(write=True) as txn:
             txn.put(META_LOG, encode_position(position), db=tables.tables["meta"])
-        fd = disk.open(new_checkpoint_path(path), create=True)
-        try:
+
+        def take(fd: int) -> Position:
             with tables.begin(write=False) as txn:
                 copy_image(disk, fd, tables, txn)
-            head = seal(
+            return position
+
+        try:
+            make_checkpoint(
                 disk,
-                fd,
-                position=position,
+                path,
+                take,
                 store_id=directory.store_id,
                 segment_size=directory.identity.segment_size,
                 now_ms=self._now_ms,
             )
         finally:
-            disk.close(fd)
             tables.close()
-        put_in_force(disk, new_checkpoint_path(path), head)
         directory.write_state(new)
         kept = directory.path / f"{DAMAGED_LOG}{old.log}"
         disk.rename(directory.log_path(old.log), kept)
@@ -272,16 +272,3 @@ class _Losses:
         if self._was_damaged:
             lines.append("jobs that ended, moved or were cancelled in a damaged part may run again")
         return tuple(lines)
-
-
-@contextlib.contextmanager
-def _alone(directory: Directory) -> Iterator[None]:
-    """Nobody else has the store open, nor can open it, until the block ends."""
-    with directory.locked(), directory.users() as users, directory.upkeep_lock() as upkeep:
-        if not users.try_take():
-            raise StoreLocked(
-                f"{directory.path}: processes have the store open: stop them first",
-                path=str(directory.path),
-            )
-        upkeep.take()
-        yield

@@ -24,10 +24,8 @@ from bide.format.row import encode_u64
 from bide.storage.checkpoint import (
     copy_image,
     list_checkpoints,
-    new_checkpoint_path,
+    make_checkpoint,
     newest_checkpoint,
-    put_in_force,
-    seal,
 )
 from bide.storage.directory import Directory, mapped_errors
 from bide.storage.environment import LmdbTables
@@ -163,38 +161,30 @@ class Upkeep:
 
     def _make_checkpoint(self) -> CheckpointHead | None:
         """None if the store has never had a job."""
-        directory, disk = self.directory, self.directory.disk
-        path = directory.log_path(directory.read_state().log)
-        new = new_checkpoint_path(path)
-        fd = disk.open(new, create=True)
-        try:
+        directory = self.directory
+        log = directory.log(directory.read_state().log)
+
+        def take(fd: int) -> Position:
             with self._store.snapshot() as snapshot:
                 position = snapshot.view.position()
-                copy_image(disk, fd, snapshot.environment, snapshot.txn)
-            if position == START:
-                disk.remove(new)
-                return None
-            try:
-                # In force, it must not be ahead of a log that the power has cut.
-                directory.log(directory.read_state().log).sync_segment(position.base)
-            except StoreFailed as error:
-                self._store.fail(error)
-                raise
-            head = seal(
-                disk,
-                fd,
-                position=position,
-                store_id=directory.store_id,
-                segment_size=directory.identity.segment_size,
-                now_ms=self._now_ms(),
-            )
-        except BaseException:
-            disk.remove(new)  # its space may be all that others lack
-            raise
-        finally:
-            disk.close(fd)
-        put_in_force(disk, new, head)
-        return head
+                copy_image(directory.disk, fd, snapshot.environment, snapshot.txn)
+            if position != START:
+                try:
+                    # In force, it must not be ahead of a log that the power has cut.
+                    log.sync_segment(position.base)
+                except StoreFailed as error:
+                    self._store.fail(error)
+                    raise
+            return position
+
+        return make_checkpoint(
+            directory.disk,
+            log.files.path,
+            take,
+            store_id=directory.store_id,
+            segment_size=directory.identity.segment_size,
+            now_ms=self._now_ms(),
+        )
 
     def _trim(self, head: CheckpointHead) -> int:
         """Remove the segments that nothing needs any more; returns their bytes."""
