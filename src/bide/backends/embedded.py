@@ -103,6 +103,7 @@ class Embedded:
         refused: tuple[BideError | None, ...] = ()
         leases: tuple[Lease, ...] = ()
         if settlements:
+            self._store.persist_soon(self._sync)
             refused = cast("tuple[BideError | None, ...]", _checked(answers.pop(0)))
             again = [s.outcome.due_ms for s in settlements if isinstance(s.outcome, _AGAIN)]
             if again:

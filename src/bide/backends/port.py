@@ -17,8 +17,9 @@ from bide.model.commands import Change, PutResult, Settlement
 from bide.model.job import Job, JobRef, Lease, NewJob, Owner, OwnerId, State
 
 Sync = Literal["always", "interval", "never"]
-"""When a put or settlement is answered: once it is on the disk; at once, with a
-sync to follow within 50 ms; or at once, to be written when the kernel will."""
+"""When a put is answered: once it is on the disk; at once, with a sync to follow
+within 50 ms; or at once, to be written when the kernel will. A settlement goes
+to the disk at once, within 50 ms, or when the kernel will; nobody waits for it."""
 
 
 class JobInfo(msgspec.Struct, frozen=True):
@@ -138,8 +139,9 @@ class Backend(Protocol):
     ) -> Reserved:
         """End leases of *owner*, and lease it up to *limit* due jobs, in one transaction.
 
-        What it has settled is stored, and safe from the machine's crash
-        once `sync` returns.
+        What it has settled is stored, and on its way to the disk as the
+        store was opened, without waiting; a failure of that closes the
+        store, and a later call says so. `sync` waits for it.
 
         The first queue that has due jobs is served first; within a queue
         the higher priority, then the earlier due time, then the lower id.
@@ -147,7 +149,11 @@ class Backend(Protocol):
         ...
 
     def sync(self) -> None:
-        """Have every settlement so far as durable as the store was opened to make it."""
+        """Wait until every settlement so far is as durable as the store was opened to make it.
+
+        Raises:
+            StoreFailed: The disk refused; after the machine's crash, such jobs may run again.
+        """
         ...
 
     def lost(self, leases: Sequence[Lease]) -> frozenset[int]:

@@ -89,9 +89,9 @@ class App:
             None: given later, by `bind` or by ``bide --url`` or ``$BIDE_URL``.
         opener: Makes the backend. `bide.App` comes with one.
         clock: What time it is; the machine's, unless a test or a replay says otherwise.
-        sync: When a put or a settlement is answered: "always" (the default),
-            once it is on the disk; "interval", at once, and on the disk
-            within 50 ms; "never", when the system will.
+        sync: When a put is answered: "always" (the default), once it is on
+            the disk; "interval", at once, and on the disk within 50 ms;
+            "never", when the system will. A worker waits for none of them.
     """
 
     def __init__(

@@ -4,8 +4,8 @@ Callers that arrive together share a commit: each leaves its commands in a
 line and takes the commit lock; whoever gets it commits all that waits, and
 the others find theirs done. Callers that want to know their commands on
 the disk then share a sync in the same way, while the next commit goes on.
-There is no thread behind it, so a fork can't lose one; the one exception is
-``sync="interval"``, whose thread is started again when it is needed.
+A sync that nobody waits for is the ticker's: one thread, started when it is
+first needed, and again in a child of a fork, which has none.
 
 A commit, in LMDB's write transaction, which is also the lock between
 processes::
@@ -101,7 +101,8 @@ class Store:
         self._appended_end = 0
         self._synced_end = 0
         self._ticker: threading.Thread | None = None
-        self._dirty = threading.Event()
+        self._dirty = threading.Event()  # the ticker has something to sync
+        self._hurry = threading.Event()  # and not only within the interval
 
     def submit(
         self, commands: Sequence[Command], now_ms: int, *, sync: Sync
@@ -141,8 +142,19 @@ class Store:
         """
         if sync == "always":
             self._sync_to(end)
-        elif sync == "interval":
-            self._sync_soon()
+        else:
+            self.persist_soon(sync)
+
+    def persist_soon(self, sync: Sync) -> None:
+        """The same for all that is committed, with nobody waiting: "always" begins it at once.
+
+        If it fails, the store closes itself, and the next call says so.
+        """
+        if sync == "always":
+            self._hurry.set()  # before _dirty, which has the ticker look at it
+        if sync != "never":
+            self._dirty.set()
+            self._have_ticker()
 
     @contextlib.contextmanager
     def view(self) -> Iterator[IndexView]:
@@ -419,17 +431,20 @@ class Store:
             self._sync_over, self._syncing = next_over, False
             over.release()
 
-    def _sync_soon(self) -> None:
-        self._dirty.set()
-        if self._ticker is None:
-            self._ticker = threading.Thread(target=self._tick, name="bide-sync", daemon=True)
-            self._ticker.start()
+    def _have_ticker(self) -> None:
+        if self._ticker is not None and self._ticker.is_alive():
+            return
+        with self._lock:  # one thread for all who come; and no fork in the midst of it
+            # Not alive: none yet, or an interrupt came between the making and the start of one.
+            if self._ticker is None or not self._ticker.is_alive():
+                self._ticker = threading.Thread(target=self._tick, name="bide-sync", daemon=True)
+                self._ticker.start()
 
     def _tick(self) -> None:
-        """Sync within the interval after every put, until the store closes."""
-        pause = threading.Event()
+        """Sync what `persist_soon` was asked for, until the store closes."""
         while self._dirty.wait():
-            pause.wait(SYNC_INTERVAL_S / 2)
+            self._hurry.wait(SYNC_INTERVAL_S / 2)
+            self._hurry.clear()
             self._dirty.clear()
             if self._closed or self._broken is not None:  # looked at after the clear
                 return

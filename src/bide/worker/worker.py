@@ -3,7 +3,8 @@
 It runs in the thread that calls `Worker.run`, and is the only one that
 talks to the store; the executor's threads run the jobs. Each turn settles
 all that has ended and reserves what there is room for, in one transaction,
-so a busy worker's batches grow by themselves while the disk syncs.
+so a busy worker's batches grow by themselves. It never waits for the disk to
+sync what was settled: that goes on behind it, and is waited for at the end.
 
 Jobs are held ahead of the threads only if they take about as long as a
 turn, and go back to the queue when no thread comes to them: no other worker
@@ -110,6 +111,7 @@ class Worker:
                 if self._options.burst and loop.is_idle:
                     break
             loop.drain(lambda: self._stop_now)
+            self._app.backend.sync()
         finally:
             # What still runs holds its seat until the process ends: given to
             # another now, it would run twice at once.
@@ -151,7 +153,6 @@ class _Loop:
         self._returned: list[Lease] = []
         self._looked_s = float("-inf")
         self._is_full = False
-        self._has_settled = False
 
     def turn(self) -> None:
         """Settle what has ended and reserve what there is room for; sleep if there was nothing."""
@@ -177,7 +178,6 @@ class _Loop:
         leases = self._exchange(room)
         for lease in leases:
             self._hand_out(lease)
-        self._sync()  # now that the threads have work again
         if leases:
             self.is_idle = False
             return
@@ -218,7 +218,6 @@ class _Loop:
     def _settle(self) -> None:
         self._begin_turn()
         self._exchange(room=0)
-        self._sync()
 
     def _begin_turn(self) -> float:
         """What every turn starts with; returns the time, in seconds of the monotonic clock."""
@@ -261,17 +260,11 @@ class _Loop:
         if not settlements and room <= 0:
             return ()
         reserved = self._backend.reserve(self._attendance.owner, self._queues, room, settlements)
-        self._has_settled = bool(settlements)
         for ended, refused in zip(self._ended, reserved.refused, strict=False):
             self._account(ended, refused)
         self._ended.clear()
         self._returned.clear()
         return reserved.leases
-
-    def _sync(self) -> None:
-        if self._has_settled:
-            self._has_settled = False
-            self._backend.sync()
 
     def _account(self, ended: Ended, refused: BideError | None) -> None:
         self._attendance.clear(ended.mark)

@@ -208,19 +208,51 @@ def test_a_child_syncs_what_it_wrote_itself(tmp_path: Path) -> None:
     store.close()
 
 
-def test_an_interval_goes_on_in_parent_and_child(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sync", ["always", "interval"])
+def test_a_sync_nobody_waits_for_comes_in_parent_and_child(tmp_path: Path, sync: Sync) -> None:
     disk = FaultyDisk()
     store = disk_store(tmp_path, disk=disk)
-    store.submit([put(b"")], 0, sync="interval")
-    assert disk.synced.wait(GUARD_S)
 
     def put_and_wait() -> bool:
         disk.synced = threading.Event()
-        store.submit([put(b"")], 0, sync="interval")
+        store.submit([put(b"")], 0, sync="never")
+        store.persist_soon(sync)
         return disk.synced.wait(GUARD_S)
+
+    do(store, put(b""))
+    assert put_and_wait()
 
     assert in_child(put_and_wait)
     assert put_and_wait()
+    store.close()
+
+
+def test_a_fork_waits_for_the_sync_that_nobody_waits_for(tmp_path: Path) -> None:
+    early = Early()
+    disk = FaultyDisk()
+    store = disk_store(tmp_path, disk=disk)
+    do(store, put(b"old"))
+    sync, disk.synced = disk.sync, threading.Event()
+    is_over: list[bool] = []
+
+    def held(fd: int) -> None:
+        disk.sync = sync  # type: ignore[method-assign]
+        disk.synced.set()
+        assert early.forking.wait(GUARD_S)
+        sync(fd)
+        is_over.append(True)
+
+    disk.sync = held  # type: ignore[method-assign]
+    store.submit([put(b"")], 0, sync="never")
+    store.persist_soon("always")
+    assert disk.synced.wait(GUARD_S)
+
+    def child() -> list[bool]:
+        store.submit([put(b"")], 0, sync="always")
+        return is_over
+
+    assert in_child(child) == [True]
+    store.submit([put(b"")], 0, sync="always")
     store.close()
 
 

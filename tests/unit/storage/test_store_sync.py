@@ -13,7 +13,7 @@ import pytest
 from bide.errors import StoreClosed, StoreError, StoreFailed
 from bide.storage.log import MemoryLog
 from bide.storage.log_files import Position
-from bide.storage.store import Store
+from bide.storage.store import Store, Sync
 from tests.unit.storage.children import GUARD_S
 from tests.unit.storage.disks import FaultyDisk
 from tests.unit.storage.histories import disk_store, do, memory_store, put, waiting_args
@@ -140,6 +140,149 @@ def test_many_threads_and_every_answer_is_on_the_disk() -> None:
     store.close()
 
 
+# ---------------------------------------------------------------- a sync nobody waits for
+
+
+class Gate:
+    """Holds a log within its next sync, once."""
+
+    def __init__(self, log: SyncedLog) -> None:
+        self.entered, self.go = threading.Event(), threading.Event()
+        self._log = log
+        log.in_sync = self._hold
+
+    def _hold(self) -> None:
+        self._log.in_sync = dict
+        self.entered.set()
+        assert self.go.wait(GUARD_S)
+
+
+class SyncLine:
+    """Tells when a log has synced."""
+
+    def __init__(self, log: SyncedLog) -> None:
+        self.done = threading.Semaphore(0)
+        self._sync = log.sync
+        log.sync = self._do  # type: ignore[method-assign]
+
+    def _do(self, end: int = 0) -> None:
+        self._sync(end)
+        self.done.release()
+
+    def wait(self) -> None:
+        assert self.done.acquire(timeout=GUARD_S)
+
+
+@pytest.fixture
+def no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interval that no test sees the end of."""
+    monkeypatch.setattr("bide.storage.store.SYNC_INTERVAL_S", 8 * GUARD_S)
+
+
+@pytest.mark.usefixtures("no_interval")
+def test_soon_syncs_at_once_and_holds_up_nobody() -> None:
+    log = SyncedLog()
+    store = memory_store(log)
+    synced, gate = SyncLine(log), Gate(log)
+    store.commit([put(b"")], 0)
+    store.persist_soon("always")
+    assert gate.entered.wait(GUARD_S)
+    for _ in range(8):
+        store.commit([put(b"")], 0)
+        store.persist_soon("always")
+    assert log.sync_count == 0
+    gate.go.set()
+    synced.wait()
+    synced.wait()
+    assert log.sync_count == 2
+    assert log.synced_end == log.end
+    store.close()
+
+
+@pytest.mark.usefixtures("no_interval")
+def test_soon_cuts_an_interval_short() -> None:
+    log = SyncedLog()
+    store = memory_store(log)
+    synced = SyncLine(log)
+    store.submit([put(b"")], 0, sync="interval")
+    assert log.sync_count == 0
+    store.commit([put(b"")], 0)
+    store.persist_soon("always")
+    synced.wait()
+    assert log.synced_end == log.end
+    assert not store._hurry.is_set()  # the next interval is a whole one
+    store.close()
+
+
+@pytest.mark.usefixtures("no_interval")
+def test_a_put_shares_the_sync_of_what_was_settled() -> None:
+    log = SyncedLog()
+    store = memory_store(log)
+    gate = Gate(log)
+    store.commit([put(b"")], 0)
+    store.persist_soon("always")
+    assert gate.entered.wait(GUARD_S)
+    ends = [store.commit([put(b"")], 0)[1] for _ in range(8)]
+    store.persist_soon("always")
+    with ThreadPoolExecutor(max_workers=8) as threads:
+        waiting = [threads.submit(store.persist, end, "always") for end in ends]
+        gate.go.set()
+        for one in waiting:
+            one.result(GUARD_S)
+    assert log.synced_end == log.end
+    assert log.sync_count == 2
+    store.close()
+
+
+@pytest.mark.usefixtures("no_interval")
+def test_soon_has_nothing_to_do_where_a_put_has_synced(store: Store, disk: FaultyDisk) -> None:
+    store.submit([put(b"")], 0, sync="interval")
+    store.submit([put(b"")], 0, sync="always")
+    store.persist_soon("always")
+    store.close()
+    assert store._ticker is not None
+    store._ticker.join(GUARD_S)
+    assert disk.count("sync") == 1
+
+
+def test_many_who_need_the_thread_at_once_start_one(store: Store) -> None:
+    before = threading.enumerate()
+    with ThreadPoolExecutor(max_workers=16) as threads:
+        with store._lock:  # until all of them may have found none
+            callers = [threads.submit(store.persist_soon, "always") for _ in range(16)]
+            assert store._dirty.wait(GUARD_S)
+        for caller in callers:
+            caller.result(GUARD_S)
+        started = [x for x in threading.enumerate() if x not in before and x.name == "bide-sync"]
+    assert started == [store._ticker]
+
+
+def test_a_thread_that_was_made_and_not_started_is_replaced(store: Store, disk: FaultyDisk) -> None:
+    store._ticker = threading.Thread()  # an interrupt came in between
+    store.commit([put(b"")], 0)
+    store.persist_soon("always")
+    assert disk.synced.wait(GUARD_S)
+
+
+def test_close_waits_for_the_sync_under_way_and_syncs_the_rest() -> None:
+    log = SyncedLog()
+    store = memory_store(log)
+    gate = Gate(log)
+    store.commit([put(b"")], 0)
+    store.persist_soon("always")
+    assert gate.entered.wait(GUARD_S)
+    store.commit([put(b"")], 0)
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    gate.go.set()
+    closing.join(GUARD_S)
+    assert not closing.is_alive()
+    assert log.synced_end == log.end
+    assert store._ticker is not None
+    store._ticker.join(GUARD_S)
+    assert not store._ticker.is_alive()
+
+
 # ---------------------------------------------------------------- interval, never, close
 
 
@@ -168,6 +311,7 @@ def test_interval_starts_one_thread_which_ends_with_the_store(store: Store) -> N
 def test_never_leaves_it_to_the_kernel(store: Store, disk: FaultyDisk) -> None:
     for _ in range(5):
         store.submit([put(b"")], 0, sync="never")
+        store.persist_soon("never")
     assert disk.count("sync") == 0
     assert store._ticker is None
 
@@ -243,16 +387,20 @@ def test_every_caller_of_a_failed_sync_hears_of_it() -> None:
         assert all(isinstance(caller.exception(GUARD_S), StoreFailed) for caller in callers)
 
 
-def test_a_failed_sync_behind_an_interval_is_told_by_the_next_call(
-    store: Store, disk: FaultyDisk
+@pytest.mark.parametrize("sync", ["always", "interval"])
+def test_a_failed_sync_that_nobody_waits_for_is_told_by_the_next_call(
+    store: Store, disk: FaultyDisk, sync: Sync
 ) -> None:
     disk.fail(errno.EIO, method="sync")
-    store.submit([put(b"")], 0, sync="interval")
+    _, end = store.commit([put(b"")], 0)
+    store.persist_soon(sync)
     assert disk.synced.wait(GUARD_S)
     with store._sync_lock:  # held until the failure is noted
         disk.heal()
     with pytest.raises(StoreClosed, match="sync failed"):
         store.submit([put(b"")], 0, sync="interval")
+    with pytest.raises(StoreFailed):
+        store.persist(end, "always")
     assert disk.count("sync") == 1
 
 
