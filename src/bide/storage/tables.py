@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, Self
 Table = Any
 """A table's handle, as an `Environment` gives it: opaque."""
 
-TableName = Literal["jobs", "due", "leases", "failed", "keys", "owners", "counts", "meta"]
+TableName = Literal["jobs", "due", "leases", "failed", "keys", "owners", "counts", "meta", "queues"]
 TABLE_NAMES: tuple[TableName, ...] = (
     "jobs",
     "due",
@@ -24,6 +24,7 @@ TABLE_NAMES: tuple[TableName, ...] = (
     "owners",
     "counts",
     "meta",
+    "queues",
 )
 
 

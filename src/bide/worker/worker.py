@@ -25,6 +25,7 @@ from bide.jobs.task import Task
 from bide.model import commands as c
 from bide.model.job import Lease
 from bide.model.limits import encodable
+from bide.model.queue import channel_of, prepared_queue, topic_of, topic_queue
 from bide.worker.options import WorkerOptions
 from bide.worker.run import Runner
 from bide.worker.threads import GRACE_S, Ended, ThreadExecutor
@@ -47,6 +48,9 @@ LINGER_S = 0.002
 """How long ended runs wait for others to be settled with them, while threads are busy."""
 
 BACKOFF_S = 1.0
+
+LOOK_UNDECIDED_S = 5.0
+"""Between two looks for transactions that only a checker can decide."""
 
 
 class WorkerSummary(msgspec.Struct):
@@ -101,6 +105,7 @@ class Worker:
             StoreError: The store can't go on; what was running will run again.
         """
         backend = self._app.backend
+        self._make_channels(backend)
         attendance = self._attendance = backend.attend(self.queues)
         loop = _Loop(self._app, self._options, self.queues, attendance, lambda: self._stopping)
         try:
@@ -117,6 +122,19 @@ class Worker:
                 attendance.leave()
         return loop.summary
 
+    def _make_channels(self, backend: Backend) -> None:
+        """Have the channels that the app's tasks subscribe to, by their present terms."""
+        for task in self._app.tasks.values():
+            queue = task.options.queue
+            topic = topic_of(queue)
+            if topic is not None and queue in self.queues:
+                backend.make_channel(
+                    topic,
+                    channel_of(queue),
+                    max_retries=task.options.max_retries,
+                    timeout_ms=task.timeout_ms,
+                )
+
 
 class _Loop:
     """The state of a worker at work."""
@@ -132,9 +150,12 @@ class _Loop:
         self._backend: Backend = app.backend
         self._clock = app.clock
         self._options = options
-        self._queues = queues
+        self._undecided = _undecided_queues(queues)
+        # Questions come first: they are few, and what waits for them is many jobs.
+        self._queues = (*self._undecided, *queues) if app.check else tuple(queues)
+        self._lacks_checker = app.check is None
         self._attendance = attendance
-        self._runner = Runner(app.tasks, app.clock)
+        self._runner = Runner(app.tasks, app.clock, app.check)
         self._notified = False
         self.executor = ThreadExecutor(
             options.threads,
@@ -150,6 +171,7 @@ class _Loop:
         self._ended: list[Ended] = []
         self._returned: list[Lease] = []
         self._looked_s = float("-inf")
+        self._look_undecided_s = float("-inf")
         self._is_full = False
         self._has_settled = False
 
@@ -281,7 +303,7 @@ class _Loop:
             logger.info("job %d (%s): its outcome does not count: %s", job.id, job.task, refused)
             return
         match ended.outcome:
-            case c.Completed():
+            case c.Completed() | c.Decided():
                 summary.succeeded += 1
             case c.Retried(error=error) | c.Exhausted(error=error):
                 last = encodable(error.rstrip().rpartition("\n")[2])
@@ -320,9 +342,25 @@ class _Loop:
         """What need not be seen at once: dead workers, and jobs cancelled while they run."""
         self._looked_s = now_s
         self._backend.tick(self._queues)
+        if self._lacks_checker and now_s >= self._look_undecided_s:
+            self._look_undecided_s = now_s + LOOK_UNDECIDED_S
+            self._tell_undecided()
         running = self.executor.running
         if running:
             self.executor.tell_cancelled(self._backend.lost(running))
+
+    def _is_any_undecided(self) -> bool:
+        next_due_ms = self._backend.tick(self._undecided)
+        return next_due_ms is not None and next_due_ms <= self._clock.now_ms()
+
+    def _tell_undecided(self) -> None:
+        """Say once that transactions wait for a worker with a checker."""
+        if self._is_any_undecided():
+            self._lacks_checker = False
+            logger.warning(
+                "undecided transactions wait to be checked, and this app has no checker: "
+                "run a worker whose app has a function under @app.checker"
+            )
 
     def _sleep(self, until_ms: int | None) -> None:
         """Sleep until there may be something to do: a job, an end, a deadline, a look around."""
@@ -337,6 +375,17 @@ class _Loop:
         if deadline_s is not None:
             timeout_s = min(timeout_s, max(0.0, deadline_s - self._clock.monotonic()))
         self._attendance.wait(until_ms, timeout_s)
+
+
+def _undecided_queues(queues: Sequence[str]) -> tuple[str, ...]:
+    """Where transactions wait whose first job goes to one of *queues*, or is for one to copy."""
+    firsts: dict[str, None] = {}
+    for queue in queues:
+        firsts[queue] = None
+        topic = topic_of(queue)
+        if topic is not None:
+            firsts[topic_queue(topic)] = None
+    return tuple(map(prepared_queue, firsts))
 
 
 def _choose_queues(tasks: Iterable[Task[..., Any]], wanted: tuple[str, ...]) -> tuple[str, ...]:
