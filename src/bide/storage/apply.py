@@ -57,6 +57,11 @@ class Applier:
         self._queues = tables["queues"]
         self._changed: dict[str, Counts] = {}
 
+    @property
+    def changed(self) -> Mapping[str, Counts]:
+        """The counters of each queue that has changed; they stay up to date."""
+        return self._changed
+
     def apply(self, fact: f.Fact, rows: Sequence[bytes]) -> None:
         """Change the tables as *fact* says; *rows* are its jobs, encoded."""
         match fact:

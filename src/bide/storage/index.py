@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -66,10 +67,20 @@ def decode_counts(data: bytes) -> Counts:
 
 
 class IndexView:
-    """The index as one transaction sees it. Fulfils `bide.model.view.View`."""
+    """The index as one transaction sees it. Fulfils `bide.model.view.View`.
 
-    def __init__(self, txn: Transaction, tables: Mapping[TableName, Table]) -> None:
+    Args:
+        changed: Counters that the transaction has changed and not written yet.
+    """
+
+    def __init__(
+        self,
+        txn: Transaction,
+        tables: Mapping[TableName, Table],
+        changed: Mapping[str, Counts] = MappingProxyType({}),
+    ) -> None:
         self._txn = txn
+        self._changed = changed
         self._tables = tables
         self._jobs = tables["jobs"]
         self._leases = tables["leases"]
@@ -212,6 +223,9 @@ class IndexView:
 
     def counts(self, queue: str) -> Counts | None:
         """The queue's counters; None if no job was ever put in it."""
+        changed = self._changed.get(queue)
+        if changed is not None:
+            return changed
         row = self._txn.get(encode_queue(queue), db=self._tables["counts"])
         return None if row is None else decode_counts(row)
 

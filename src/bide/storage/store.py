@@ -249,8 +249,8 @@ class Store:
         after, size = START, 0
         try:
             with environment.begin(write=True) as txn:
-                view = IndexView(txn, environment.tables)
                 applier = Applier(txn, environment.tables)
+                view = IndexView(txn, environment.tables, applier.changed)
                 entries: list[Entry] = []
                 for caller in group:
                     caller.answers = [
