@@ -16,6 +16,7 @@ import click
 from bide.cli import output
 from bide.cli.change_commands import cancel, kick
 from bide.cli.inspect_commands import failed, jobs, show, stats
+from bide.cli.queue_commands import channel, channels, pause, purge, resume
 from bide.cli.worker_command import worker
 from bide.errors import BideError, UsageError
 
@@ -98,7 +99,12 @@ def cli() -> None:
     """Run work later, and never lose it: workers, and a look at their jobs."""
 
 
-for _command in (worker, stats, jobs, show, failed, cancel, kick):
+_COMMANDS = (
+    *(worker, stats, jobs, show, failed, cancel, kick),
+    *(pause, resume, purge, channels, channel),
+)
+
+for _command in _COMMANDS:
     cli.add_command(_command)
 
 
