@@ -166,10 +166,11 @@ class History:
 
     def run(self, step_count: int) -> None:
         kinds = [self.put, self.reserve, self.settle, self.cancel, self.move, self.kick]
+        seldom = [self.register, self.expire, self.pause, self.purge, self.channel, self.decide]
         self.register()
         for _ in range(step_count):
             self.now_ms += self.random.randrange(200)
-            self.random.choice([*kinds, *kinds, *kinds, self.register, self.expire])()
+            self.random.choice([*kinds, *kinds, *kinds, *seldom])()
 
     def do(self, command: c.Command) -> Any:
         [answer] = self.store.submit([command], self.now_ms, sync="never")
@@ -179,7 +180,7 @@ class History:
         return answer
 
     def queue(self) -> str:
-        return self.random.choice(["q", "qq", "q.q", "Q"])
+        return self.random.choice(["q", "qq", "q.q", "Q", "t:", ":q"])
 
     def key(self) -> str:
         return self.random.choice(["a", "b", "ab", "\u2603"])
@@ -208,7 +209,7 @@ class History:
 
     def reserve(self) -> None:
         owner = self.random.choice(self.owners)
-        queues = tuple(self.random.sample(["q", "qq", "q.q", "Q"], 2))
+        queues = tuple(self.random.sample(["q", "qq", "q.q", "Q", "t:a", "t:b", ":q"], 3))
         self.leases += self.do(c.Reserve(owner, queues, self.random.randrange(1, 5))) or ()
 
     def settle(self) -> None:
@@ -237,6 +238,29 @@ class History:
 
     def kick(self) -> None:
         self.do(c.Kick((self.ref(),)))
+
+    def pause(self) -> None:
+        is_paused = self.random.random() < 0.3
+        self.do(c.Pause(self.random.choice(["q", "qq", "t:a"]), is_paused))
+
+    def purge(self) -> None:
+        until = (self.now_ms, 1) if self.random.random() < 0.5 else None
+        self.do(c.Purge(self.queue(), 3, until, self.random.choice([None, 40])))
+
+    def channel(self) -> None:
+        channel = self.random.choice(["a", "b"])
+        if self.random.random() < 0.6:
+            self.do(c.MakeChannel("t", channel, self.random.randrange(2), 0))
+        else:
+            self.do(c.DropChannel(f"t:{channel}", 5, is_begun=self.random.random() < 0.5))
+
+    def decide(self) -> None:
+        with self.store.view() as view:
+            waiting = view.waiting(":q", 0, 1 << 53, 5)
+        if waiting:
+            *_, job_id = self.random.choice(waiting)
+            jobs = (new_job(queue="q", due_ms=self.now_ms, key=self.key()),)
+            self.do(c.Decide(job_id, self.random.random() < 0.7, jobs))
 
     def expire(self) -> None:
         owner = self.random.choice(self.owners)
