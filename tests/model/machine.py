@@ -19,6 +19,7 @@ from bide.errors import (
 from bide.format.group import Group, encode_group
 from bide.model import commands as c
 from bide.model.job import JobId, JobRef, Lease, NewJob, State
+from bide.model.queue import ChannelTerms
 from bide.testing import ManualClock
 from tests.model.plain import New, Plain, Row, Taken
 
@@ -200,7 +201,8 @@ class BackendMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(CHANNELS), max_retries=st.integers(0, 2))
     def make_channel(self, name: str, max_retries: int) -> None:
-        self.backend.make_channel("t", name[2:], max_retries=max_retries, timeout_ms=0)
+        terms = ChannelTerms(topic="t", channel=name[2:], max_retries=max_retries, timeout_ms=0)
+        self.backend.make_channels([terms])
         self.first_free_id = self.plain.make_channel(
             name, max_retries, self.now, self.first_free_id
         )

@@ -30,7 +30,7 @@ from bide.model import commands as c
 from bide.model.channels import is_any_due, next_due
 from bide.model.job import JobId, JobRef, Lease, NewJob, Owner, OwnerId, State
 from bide.model.limits import PURGE_STEP, check_batch
-from bide.model.queue import channel_queue, is_prepared, topic_of, topic_queue
+from bide.model.queue import ChannelTerms, channel_queue, is_prepared, topic_of, topic_queue
 from bide.storage.index import IndexView
 from bide.storage.presence import POLL_S, Presence, Seat
 from bide.storage.store import Store
@@ -166,8 +166,8 @@ class Embedded:
         command = c.Purge(queue, limit, until, below_id, after)
         return cast("c.Purged", self._submit(command, self._sync))
 
-    def make_channel(self, topic: str, channel: str, *, max_retries: int, timeout_ms: int) -> bool:
-        command = c.MakeChannel(topic, channel, max_retries, timeout_ms)
+    def make_channels(self, channels: Sequence[ChannelTerms]) -> bool:
+        command = c.MakeChannels(tuple(channels))
         is_changed = bool(self._submit(command, self._sync))
         if is_changed:
             self._presence.ring()

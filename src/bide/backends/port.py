@@ -16,6 +16,7 @@ from bide.errors import BideError
 from bide.model.commands import Change, Purged, PutResult, Settlement
 from bide.model.job import Job, JobId, JobRef, Lease, NewJob, Owner, OwnerId, State
 from bide.model.limits import PURGE_STEP
+from bide.model.queue import ChannelTerms
 
 Sync = Literal["always", "interval", "never"]
 """When a put or settlement is answered: once it is on the disk; at once, with a
@@ -215,10 +216,10 @@ class Backend(Protocol):
         """
         ...
 
-    def make_channel(self, topic: str, channel: str, *, max_retries: int, timeout_ms: int) -> bool:
-        """Have the channel, with these terms for copies to come; whether that changed anything.
+    def make_channels(self, channels: Sequence[ChannelTerms]) -> bool:
+        """Have channels, with these terms for copies to come; whether that changed anything.
 
-        It gets the messages due from now on; the first channel of a topic, also those that wait.
+        They get the messages due from now on; the first ones of a topic, also those that wait.
         """
         ...
 

@@ -56,7 +56,7 @@ from bide.model.limits import (
     check_source,
     check_topic,
 )
-from bide.model.queue import PREPARED_TASK, channel_queue
+from bide.model.queue import PREPARED_TASK, ChannelTerms, channel_queue
 from bide.storage.fork import ForkOrder, watch_forks
 
 
@@ -204,7 +204,10 @@ class App:
         after None or an exception it is asked again, ever later.
         """
         if self.check is not None:
-            raise DuplicateTask("the App has a checker already: it has one", task=PREPARED_TASK)
+            raise DuplicateTask(
+                "the App has a checker already: it asks one function about all transactions",
+                task=PREPARED_TASK,
+            )
         if not callable(function):
             raise InvalidOption(f"checker {function!r}: use a function of a bide.Prepared")
         self.check = function
@@ -322,12 +325,13 @@ class App:
         timeout: float | timedelta | None = DEFAULT_TIMEOUT_S,
     ) -> bool:
         """Have a channel, with these terms for its copies to come; False if it was so before."""
-        return self.backend.make_channel(
-            check_topic(topic),
-            check_topic(channel),
+        terms = ChannelTerms(
+            topic=check_topic(topic),
+            channel=check_topic(channel),
             max_retries=check_retries(max_retries),
             timeout_ms=timeout_to_ms(timeout),
         )
+        return self.backend.make_channels([terms])
 
     def drop_channel(self, topic: str, channel: str) -> int:
         """End a channel: no copies from now on; what waits or has failed there goes.

@@ -5,7 +5,7 @@ to channels, at the next reserve from one of them or the next tick. When
 that is does not matter, since who gets it is settled by times past: the
 channels that were made at or before its due time (or before it was
 published, should a clock have gone back). If there was none then, the
-first one made later.
+first one made later; those that one command makes count as one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bide.model import facts as f
 from bide.model.job import Job, JobId, Scheduled, Withdrawn
 from bide.model.limits import SPREAD_COPIES_MAX, SPREAD_SIZE_MAX
 from bide.model.purging import purge
-from bide.model.queue import QueueRow, channel_queue, topic_of, topic_queue
+from bide.model.queue import QueueRow, topic_of, topic_queue
 from bide.model.view import View
 
 
@@ -95,7 +95,8 @@ def spread(topic: str, view: View, now_ms: int) -> Generator[f.Fact, None, int]:
 def _takers(message: Job, rows: Sequence[QueueRow]) -> list[QueueRow]:
     """The channels that get the message: never none."""
     there = [r for r in rows if r.made_ms <= message.due_ms or r.made_id <= message.id]
-    return there or [min(rows, key=lambda row: (row.made_id, row.made_ms, row.name))]
+    first = min((row.made_id, row.made_ms) for row in rows)
+    return there or [row for row in rows if (row.made_id, row.made_ms) == first]
 
 
 def _copy(message: Job, row: QueueRow, job_id: JobId, now_ms: int) -> Job:
@@ -126,24 +127,31 @@ def pause(command: c.Pause, view: View, now_ms: int) -> Generator[f.Fact, None, 
     return True
 
 
-def make_channel(command: c.MakeChannel, view: View, now_ms: int) -> Generator[f.Fact, None, bool]:
-    name = channel_queue(command.topic, command.channel)
-    row = {row.name: row for row in view.channels(command.topic)}.get(name)
-    terms = {"max_retries": command.max_retries, "timeout_ms": command.timeout_ms}
-    if row is None:
-        made_id = view.next_job_id()
-        new = QueueRow(name=name, made_ms=now_ms, made_id=made_id, **terms)
-    elif row.dropped_ms is not None:  # made anew: it keeps what was not purged yet
-        made_id = view.next_job_id()
-        new = replace(row, made_ms=now_ms, made_id=made_id, dropped_ms=None, **terms)
-    else:
-        new = replace(row, **terms)
-    if new == row:
-        return False
-    yield f.QueueChanged(new)
-    if row is None:  # what waited for a first channel; so none made later has the same `made_id`
-        yield from spread(command.topic, view, now_ms)
-    return True
+def make_channels(
+    command: c.MakeChannels, view: View, now_ms: int
+) -> Generator[f.Fact, None, bool]:
+    rows = {row.name: row for one in command.channels for row in view.channels(one.topic)}
+    made_id = view.next_job_id()
+    is_changed = False
+    waited_for: dict[str, None] = {}
+    for one in command.channels:
+        row = rows.get(one.queue)
+        made = {"name": one.queue, "made_ms": now_ms, "made_id": made_id}
+        terms = {"max_retries": one.max_retries, "timeout_ms": one.timeout_ms}
+        if row is None:
+            new = QueueRow(**made, **terms)  # type: ignore[arg-type]
+            waited_for[one.topic] = None
+        elif row.dropped_ms is not None:  # made anew: it keeps what was not purged yet
+            new = replace(row, **made, **terms, dropped_ms=None)
+        else:
+            new = replace(row, **terms)
+        if new != row:
+            rows[one.queue] = new
+            is_changed = True
+            yield f.QueueChanged(new)
+    for topic in waited_for:  # after all of them; a channel made later then has another `made_id`
+        yield from spread(topic, view, now_ms)
+    return is_changed
 
 
 def drop_channel(

@@ -8,6 +8,7 @@ import msgspec
 
 from bide.errors import BideError
 from bide.model.job import JobId, JobRef, Lease, NewJob, OwnerId
+from bide.model.queue import ChannelTerms
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -172,13 +173,10 @@ class Purged(msgspec.Struct, frozen=True):
     """For the next step; None: this was the last."""
 
 
-class MakeChannel(msgspec.Struct, frozen=True):
-    """Have a channel, with these terms for its copies. Answer: whether anything changed."""
+class MakeChannels(msgspec.Struct, frozen=True):
+    """Have channels, with these terms for their copies. Answer: whether anything changed."""
 
-    topic: str
-    channel: str
-    max_retries: int
-    timeout_ms: int
+    channels: tuple[ChannelTerms, ...]
 
 
 class DropChannel(msgspec.Struct, frozen=True):
@@ -225,7 +223,7 @@ Command = (
     | Expire
     | Pause
     | Purge
-    | MakeChannel
+    | MakeChannels
     | DropChannel
     | Spread
     | Decide

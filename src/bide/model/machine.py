@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from bide.errors import BideError, CorruptIndex, JobNotFound, KeyTaken, LeaseLost, WrongState
 from bide.model import commands as c
 from bide.model import facts as f
-from bide.model.channels import drop_channel, make_channel, pause, served, spread, topics_of
+from bide.model.channels import drop_channel, make_channels, pause, served, spread, topics_of
 from bide.model.deciding import decide_prepared, end_prepared
 from bide.model.job import (
     Failed,
@@ -80,8 +80,8 @@ def decide(command: c.Command, view: View, now_ms: int) -> Generator[f.Fact, Non
             return (yield from pause(command, view, now_ms))
         case c.Purge():
             return (yield from purge(command, view))
-        case c.MakeChannel():
-            return (yield from make_channel(command, view, now_ms))
+        case c.MakeChannels():
+            return (yield from make_channels(command, view, now_ms))
         case c.DropChannel():
             return (yield from drop_channel(command, view, now_ms))
         case c.Spread():

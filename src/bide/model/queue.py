@@ -44,6 +44,19 @@ class QueueRow(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         return self.paused_ms is None and self.dropped_ms is None
 
 
+class ChannelTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """A channel as it is asked for."""
+
+    topic: str
+    channel: str
+    max_retries: int
+    timeout_ms: int
+
+    @property
+    def queue(self) -> str:
+        return channel_queue(self.topic, self.channel)
+
+
 def channel_queue(topic: str, channel: str) -> str:
     """The queue that a channel is."""
     return f"{topic}:{channel}"

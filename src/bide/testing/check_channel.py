@@ -6,14 +6,22 @@ from bide.errors import KeyTaken, UnknownQueue
 from bide.model.commands import Completed, Exhausted, Retried
 from bide.model.job import JobId, State
 from bide.model.limits import SPREAD_COPIES_MAX
+from bide.model.queue import ChannelTerms
 from bide.testing.trial import Trial, ids, raising
 
 A, B = "orders:a", "orders:b"
 
 
 def _make(trial: Trial, channel: str = "a", topic: str = "orders", **terms: int) -> bool:
-    terms = {"max_retries": 3, "timeout_ms": 7_000, **terms}
-    return trial.backend.make_channel(topic, channel, **terms)
+    return trial.backend.make_channels([_terms(channel, topic, **terms)])
+
+
+def _terms(
+    channel: str, topic: str = "orders", *, max_retries: int = 3, timeout_ms: int = 7_000
+) -> ChannelTerms:
+    return ChannelTerms(
+        topic=topic, channel=channel, max_retries=max_retries, timeout_ms=timeout_ms
+    )
 
 
 def _publish(trial: Trial, args: bytes = b"m", **options: object) -> JobId:
@@ -147,6 +155,15 @@ def message_without_a_channel_waits_for_the_first(trial: Trial) -> None:
     _make(trial, "a")
     assert _received(trial, A) == []
     assert _received(trial, B) == [b"m"]
+
+
+def channels_made_together_are_first_together(trial: Trial) -> None:
+    _publish(trial)
+    trial.clock.advance(100)
+    assert trial.backend.make_channels([_terms("a"), _terms("b")])
+    _make(trial, "c")
+    assert _received(trial, "orders:c") == []
+    assert (_received(trial, A), _received(trial, B)) == ([b"m"], [b"m"])
 
 
 def clock_set_back_loses_no_copy(trial: Trial) -> None:
@@ -295,6 +312,7 @@ CHECKS = (
     channels_made_by_the_due_time_get_it,
     late_copying_changes_nothing,
     message_without_a_channel_waits_for_the_first,
+    channels_made_together_are_first_together,
     clock_set_back_loses_no_copy,
     copies_are_in_order_of_service,
     many_messages_are_copied_in_steps,

@@ -8,7 +8,7 @@ from bide.errors import JobNotFound, KeyTaken, WrongState
 from bide.format.group import Group, decode_group, encode_group
 from bide.model.commands import Decided, Exhausted, Outcome, Retried, Returned, Snoozed
 from bide.model.job import JobId, Lease, NewJob, State
-from bide.model.queue import PREPARED_TASK
+from bide.model.queue import PREPARED_TASK, ChannelTerms
 from bide.testing.trial import Trial, ids, raising
 
 
@@ -175,7 +175,9 @@ def purge_leaves_transactions_alone(trial: Trial) -> None:
 
 
 def transaction_may_publish(trial: Trial) -> None:
-    trial.backend.make_channel("orders", "a", max_retries=0, timeout_ms=0)
+    trial.backend.make_channels(
+        [ChannelTerms(topic="orders", channel="a", max_retries=0, timeout_ms=0)]
+    )
     message = trial.job(queue="orders:", task="orders:", args=b"m")
     job_id = _prepare(trial, message, trial.job(args=b"1"))
     worker = trial.attend()

@@ -25,7 +25,7 @@ from bide.jobs.task import Task
 from bide.model import commands as c
 from bide.model.job import Lease
 from bide.model.limits import encodable
-from bide.model.queue import channel_of, prepared_queue, topic_of, topic_queue
+from bide.model.queue import ChannelTerms, channel_of, prepared_queue, topic_of, topic_queue
 from bide.worker.options import WorkerOptions
 from bide.worker.run import Runner
 from bide.worker.threads import GRACE_S, Ended, ThreadExecutor
@@ -124,16 +124,18 @@ class Worker:
 
     def _make_channels(self, backend: Backend) -> None:
         """Have the channels that the app's tasks subscribe to, by their present terms."""
-        for task in self._app.tasks.values():
-            queue = task.options.queue
-            topic = topic_of(queue)
-            if topic is not None and queue in self.queues:
-                backend.make_channel(
-                    topic,
-                    channel_of(queue),
-                    max_retries=task.options.max_retries,
-                    timeout_ms=task.timeout_ms,
-                )
+        channels = [
+            ChannelTerms(
+                topic=topic,
+                channel=channel_of(task.options.queue),
+                max_retries=task.options.max_retries,
+                timeout_ms=task.timeout_ms,
+            )
+            for task in self._app.tasks.values()
+            if (topic := topic_of(task.options.queue)) and task.options.queue in self.queues
+        ]
+        if channels:
+            backend.make_channels(channels)
 
 
 class _Loop:

@@ -13,6 +13,7 @@ from bide.errors import BideError
 from bide.format.row import decode_job, decode_lease, decode_queue, decode_u64, encode_queue
 from bide.model import commands as c
 from bide.model.job import JobId, JobRef, Lease, NewJob, OnConflict, OwnerId
+from bide.model.queue import ChannelTerms
 from bide.storage.disk import Disk, OsDisk
 from bide.storage.environment import LmdbTables
 from bide.storage.index import Counts, decode_counts
@@ -170,7 +171,7 @@ class History:
         self.register()
         for _ in range(step_count):
             self.now_ms += self.random.randrange(200)
-            self.random.choice([*kinds, *kinds, *kinds, *seldom])()
+            self.random.choice([*kinds * 4, *seldom])()
 
     def do(self, command: c.Command) -> Any:
         [answer] = self.store.submit([command], self.now_ms, sync="never")
@@ -250,9 +251,13 @@ class History:
     def channel(self) -> None:
         channel = self.random.choice(["a", "b"])
         if self.random.random() < 0.6:
-            self.do(c.MakeChannel("t", channel, self.random.randrange(2), 0))
+            self.do(c.MakeChannels((self.terms(channel),)))
         else:
             self.do(c.DropChannel(f"t:{channel}", 5, is_begun=self.random.random() < 0.5))
+
+    def terms(self, channel: str) -> ChannelTerms:
+        max_retries = self.random.randrange(2)
+        return ChannelTerms(topic="t", channel=channel, max_retries=max_retries, timeout_ms=0)
 
     def decide(self) -> None:
         with self.store.view() as view:
@@ -272,7 +277,7 @@ class History:
         self.do(c.Expire(owner, started, "its worker died", 2))
 
 
-def run_history(store: Store, seed: int, step_count: int = 300) -> History:
+def run_history(store: Store, seed: int, step_count: int = 500) -> History:
     history = History(store, seed)
     history.run(step_count)
     return history
