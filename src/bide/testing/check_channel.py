@@ -167,7 +167,9 @@ def channels_made_together_are_first_together(trial: Trial) -> None:
 
 
 def clock_set_back_loses_no_copy(trial: Trial) -> None:
-    _make(trial, "a"), _make(trial, "b")
+    _make(trial, "a")
+    trial.put()
+    _make(trial, "b")
     trial.clock.set_ms(trial.clock.now_ms() - 3_600_000)
     _publish(trial)
     assert (_received(trial, A), _received(trial, B)) == ([b"m"], [b"m"])
