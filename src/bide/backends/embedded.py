@@ -184,7 +184,9 @@ class Embedded:
         with self._store.view() as view:
             return listing.channels(view)
 
-    def decide(self, job_id: JobId, *, is_commit: bool) -> tuple[c.PutResult, ...]:
+    def decide(
+        self, job_id: JobId, *, is_commit: bool, sync: Sync | None = None
+    ) -> tuple[c.PutResult, ...]:
         jobs: tuple[NewJob, ...] = ()
         if is_commit:
             with self._store.view() as view:
@@ -196,7 +198,7 @@ class Embedded:
         )
         results = cast("tuple[c.PutResult, ...]", _checked(answer))
         self._presence.ring()  # also for who is asked about it just now
-        self._store.persist(end, self._sync)
+        self._store.persist(end, sync or self._sync)
         return results
 
     def get(self, ref: JobRef) -> JobInfo | None:

@@ -237,8 +237,12 @@ class Backend(Protocol):
         """Every channel, by topic and name."""
         ...
 
-    def decide(self, job_id: JobId, *, is_commit: bool) -> tuple[PutResult, ...]:
+    def decide(
+        self, job_id: JobId, *, is_commit: bool, sync: Sync | None = None
+    ) -> tuple[PutResult, ...]:
         """Put the jobs of an undecided transaction in one commit, or none of them, for good.
+
+        *sync* as for `put`.
 
         Raises:
             JobNotFound: It was decided before.

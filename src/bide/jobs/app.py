@@ -279,6 +279,7 @@ class App:
             check_after: Seconds, or a timedelta, until the app's checker is
                 asked about it, should it not be decided by then.
             label: To tell the checker what it is about.
+            sync: For this and for the decision; None: as in `enqueue_many`.
 
         Raises:
             BatchTooLarge: Over 10,000, or 64 MiB of arguments.
@@ -287,8 +288,9 @@ class App:
         check_sync(sync)
         batch = check_requests(requests, "prepare")
         new = prepared_job(batch, label, delay_to_ms(check_after), self.clock.now_ms())
-        (result,) = self._put((new,), sync or strongest_sync(batch))
-        return Transaction(result.id, self.backend.decide, self._handle)
+        sync = sync or strongest_sync(batch)
+        (result,) = self._put((new,), sync)
+        return Transaction(result.id, self.backend.decide, self._handle, sync=sync)
 
     def message(self, topic: str, message: Any, **options: Any) -> Request:
         """A message to publish together with other requests, as by `prepare`.

@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
+from bide.backends.port import Sync
 from bide.errors import BideError, InvalidOption, WrongState
 from bide.format.group import Group, decode_group, encode_group
 from bide.jobs.handle import Handle
@@ -25,7 +26,9 @@ CHECK_TIMEOUT_MS = 60_000
 class Decide(Protocol):
     """What a transaction asks of the store."""
 
-    def __call__(self, job_id: JobId, *, is_commit: bool) -> tuple[PutResult, ...]: ...
+    def __call__(
+        self, job_id: JobId, *, is_commit: bool, sync: Sync | None = None
+    ) -> tuple[PutResult, ...]: ...
 
 
 class Transaction:
@@ -46,12 +49,18 @@ class Transaction:
     """
 
     def __init__(
-        self, job_id: JobId, decide: Decide, handle: Callable[[PutResult], Handle]
+        self,
+        job_id: JobId,
+        decide: Decide,
+        handle: Callable[[PutResult], Handle],
+        *,
+        sync: Sync | None = None,
     ) -> None:
         self.id = job_id
         """Of the job that stands for it, for `bide show`."""
         self._decide = decide
         self._handle = handle
+        self._sync: Sync | None = sync
         self._lock = threading.Lock()
         self._handles: list[Handle] | None = None
         self._is_rolled_back = False
@@ -80,7 +89,7 @@ class Transaction:
             if self._is_rolled_back:
                 raise WrongState(f"transaction {self.id} was rolled back", job_id=self.id)
             if self._handles is None:
-                results = self._decide(JobId(self.id), is_commit=True)
+                results = self._decide(JobId(self.id), is_commit=True, sync=self._sync)
                 self._handles = [self._handle(result) for result in results]
             return list(self._handles)
 
@@ -95,7 +104,7 @@ class Transaction:
             if self._handles is not None:
                 raise WrongState(f"transaction {self.id} was committed", job_id=self.id)
             if not self._is_rolled_back:
-                self._decide(JobId(self.id), is_commit=False)
+                self._decide(JobId(self.id), is_commit=False, sync=self._sync)
                 self._is_rolled_back = True
 
 

@@ -94,7 +94,11 @@ class Settlement(msgspec.Struct, frozen=True):
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """End leases of one owner, each by itself. Answer: None or `LeaseLost` for each, in order."""
+    """End leases of one owner, each by itself.
+
+    Answer: None or `LeaseLost` for each, in order; `KeyTaken` for a decision
+    that has to wait.
+    """
 
     owner: OwnerId
     settlements: tuple[Settlement, ...]

@@ -49,7 +49,7 @@ from bide.model.job import (
 from bide.model.purging import purge
 from bide.model.putting import place_of, put_jobs, refuse_taken_keys
 from bide.model.queue import is_prepared
-from bide.model.retry import DELAY_UNDECIDED_MS_MAX
+from bide.model.retry import delay_undecided_ms
 from bide.model.view import View
 
 
@@ -149,6 +149,8 @@ class _Ended:
         self.failed: list[Job] = []
         self.unreadable: list[Withdrawn] = []
         self.decided: list[tuple[LeaseRow, Withdrawn, tuple[NewJob, ...] | None]] = []
+        self.refused: dict[JobId, BideError] = {}
+        """Decisions that could not be carried out, known once `facts` has ended."""
 
     def end(self, row: LeaseRow, outcome: c.Outcome) -> None:
         gone = Withdrawn(row.id, row.queue, row.key, Leased(self.owner))
@@ -190,7 +192,8 @@ class _Ended:
         errors = job.after_error(row.attempt, self.now_ms, error)
         job = replace(job, attempt=row.attempt, errors=errors, misses=0)
         if is_prepared(row.queue):  # never fails: someone has to decide it
-            due_ms = self.now_ms + DELAY_UNDECIDED_MS_MAX if due_ms is None else due_ms
+            if due_ms is None or due_ms <= self.now_ms:  # its worker died, say: not again at once
+                due_ms = self.now_ms + delay_undecided_ms(job.snoozes + row.attempt - 1)
             attempt = min(job.attempt, job.max_retries)
             self.rescheduled.append(replace(job, due_ms=due_ms, attempt=attempt))
         elif due_ms is None or job.attempt > job.max_retries:
@@ -226,9 +229,9 @@ class _Ended:
         try:
             refuse_taken_keys(jobs or (), self.view)
         except KeyTaken as error:  # as if the checker had failed: it is asked again
+            self.refused[row.id] = error
             again = _Ended(self.owner, self.view, self.now_ms)
-            due_ms = self.now_ms + DELAY_UNDECIDED_MS_MAX
-            again.end(row, c.Retried(due_ms, f"KeyTaken: {error}"))
+            again.end(row, c.Exhausted(f"KeyTaken: {error}"))
             yield from again.facts()
             return
         yield from end_prepared(gone, jobs, self.view, self.now_ms)
@@ -253,7 +256,8 @@ def _settle(command: c.Settle, view: View, now_ms: int) -> Generator[f.Fact, Non
         ended.end(row, settlement.outcome)
         answers.append(None)
     yield from ended.facts()
-    return tuple(answers)
+    ids = (settlement.id for settlement in command.settlements)
+    return tuple(a or ended.refused.get(x) for x, a in zip(ids, answers, strict=True))
 
 
 def _expire(command: c.Expire, view: View, now_ms: int) -> Generator[f.Fact, None, c.Answer]:

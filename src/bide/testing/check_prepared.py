@@ -140,6 +140,17 @@ def checker_never_fails_for_good(trial: Trial) -> None:
     assert trial.backend.decide(job_id, is_commit=True)
 
 
+def checker_whose_worker_left_is_not_asked_at_once(trial: Trial) -> None:
+    job_id = _prepare(trial, check_ms=0)
+    for _ in range(3):  # more often than the job has retries
+        worker = trial.backend.attend(["q"])
+        worker.start(_ask(trial, worker))
+        worker.leave()
+        assert trial.state(job_id) is State.PREPARED
+        assert trial.info(job_id).job.due_ms > trial.clock.now_ms()
+        trial.clock.advance(10**6)
+
+
 def decision_counts_while_the_checker_is_asked(trial: Trial) -> None:
     job_id = _prepare(trial, check_ms=0)
     lease = _ask(trial, trial.attend())
@@ -154,8 +165,9 @@ def checker_that_meets_a_held_key_is_asked_again(trial: Trial) -> None:
     job_id = _prepare(trial, trial.job(key="a"), check_ms=0)
     worker = trial.attend()
     lease = _ask(trial, worker)
-    trial.end(lease, _decided(lease, is_commit=True))
+    assert isinstance(trial.settle(lease, _decided(lease, is_commit=True)), KeyTaken)
     assert trial.state(job_id) is State.PREPARED
+    assert trial.info(job_id).job.due_ms > trial.clock.now_ms(), "not at once"
     assert "KeyTaken" in trial.info(job_id).job.errors[-1].text
     trial.cancel(holder)
     trial.clock.advance(10**6)
@@ -197,6 +209,7 @@ CHECKS = (
     checker_is_asked_by_one_worker_at_its_time,
     checker_can_roll_back,
     checker_never_fails_for_good,
+    checker_whose_worker_left_is_not_asked_at_once,
     decision_counts_while_the_checker_is_asked,
     checker_that_meets_a_held_key_is_asked_again,
     purge_leaves_transactions_alone,
