@@ -13,7 +13,7 @@ from bide.cli.phrases import printable
 
 
 @contextlib.contextmanager
-def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+def count_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """A block that is shown as a bar; it is given a function that tells of *n* more steps."""
     if not sys.stderr.isatty():
         yield lambda _count: None

@@ -78,11 +78,11 @@ def purge(*, app: App, queue: str, yes: bool, as_json: bool) -> None:
 
 def _purge(app: App, queue: str, total: int) -> tuple[int, int]:
     """Purge to the end; how many went, and how many came meanwhile and are left."""
-    from bide.cli.progress import progress
+    from bide.cli.progress import count_bar
 
     gone, left = 0, total
     try:
-        with progress(f"purging {queue}", total) as advance:
+        with count_bar(f"purging {queue}", total) as advance:
             for step in purge_steps(app.backend, queue):
                 gone, left = gone + step.gone, step.left
                 advance(step.gone)

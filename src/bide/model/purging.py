@@ -14,6 +14,7 @@ from bide.model.view import View
 
 def purge(command: c.Purge, view: View) -> Generator[f.Fact, None, c.Purged]:
     """One step: the waiting jobs first, in order of service, then the failed ones."""
+    assert command.limit > 0, "a step looks at a job at least"
     room = command.limit
     after = command.after or None
     gone: list[Withdrawn] = []
