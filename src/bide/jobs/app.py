@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, Self, cast, overload
@@ -15,11 +14,10 @@ from bide.errors import (
     BideError,
     DuplicateTask,
     InvalidOption,
-    InvalidUrl,
     JobNotFound,
-    StoreClosed,
 )
 from bide.jobs.batch import check_requests, strongest_sync, take_batch
+from bide.jobs.connection import Connection
 from bide.jobs.context import Context
 from bide.jobs.emptying import drop_steps, purge_steps
 from bide.jobs.handle import Handle, job_ref
@@ -57,7 +55,6 @@ from bide.model.limits import (
     check_topic,
 )
 from bide.model.queue import PREPARED_TASK, ChannelTerms, channel_queue
-from bide.storage.fork import ForkOrder, watch_forks
 
 
 class App:
@@ -84,21 +81,11 @@ class App:
         clock: Clock | None = None,
         sync: Sync | None = None,
     ) -> None:
-        if url is not None and not isinstance(url, str):
-            raise InvalidUrl(f"url {url!r}: use a str, such as file:///path/to/jobs")
-        check_sync(sync)
-        self.url = url
         self.clock: Clock = clock or SystemClock()
+        self._connection = Connection(url, opener=opener, clock=self.clock, sync=sync)
         self.tasks: dict[str, Task[..., Any]] = {}
         self.check: Check | None = None
         """The checker; see `checker`."""
-        self._opener = opener
-        self._sync: Sync | None = sync
-        self._create = True
-        self._closed = False
-        self._lock = threading.Lock()
-        self._backend: Backend | None = None
-        watch_forks(self, ForkOrder.APP)
         self._mergers: WeakKeyDictionary[asyncio.AbstractEventLoop, Merger] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -110,39 +97,23 @@ class App:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def url(self) -> str | None:
+        """Where the jobs are kept; None if that was not said yet."""
+        return self._connection.url
+
     def bind(self, url: str, *, create: bool = True) -> None:
         """Say where the jobs are kept, before the store is first used."""
-        if self._backend is not None:
-            raise InvalidOption(f"the App already uses {self.url}: bind it before its first use")
-        self.url = url
-        self._create = create
+        self._connection.bind(url, create=create)
 
     @property
     def backend(self) -> Backend:
         """The store, opened now if it was not."""
-        if self._backend is None:
-            with self._lock:
-                if self._backend is None:
-                    if self._closed:
-                        raise StoreClosed(
-                            "this App was closed; make a new one", path=self.url or ""
-                        )
-                    if self.url is None:
-                        raise InvalidUrl(
-                            'the App has no store: write App("file:///path/to/jobs"), or set '
-                            "BIDE_URL for the command line"
-                        )
-                    self._backend = self._opener(
-                        self.url, self.clock, sync=self._sync, create=self._create
-                    )
-        return self._backend
+        return self._connection.backend
 
     def close(self) -> None:
         """Let go of the store; afterwards each call on it raises `StoreClosed`."""
-        with self._lock:
-            self._closed = True
-            if self._backend is not None:
-                self._backend.close()
+        self._connection.close()
 
     @overload
     def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
@@ -473,15 +444,6 @@ class App:
     ) -> JobInfo | None:
         """As `get`, from async code."""
         return await asyncio.to_thread(self.get, job_id, key=key, queue=queue)
-
-    def before_fork(self) -> None:
-        self._lock.acquire()
-
-    def after_fork_in_parent(self) -> None:
-        self._lock.release()
-
-    def after_fork_in_child(self) -> None:
-        self._lock.release()
 
     def _register(self, function: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any]:
         task = make_task(self, function, **options)
