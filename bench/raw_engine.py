@@ -122,7 +122,7 @@ class RawEngine:
 
     def _append(self, body: bytes) -> None:
         head, self._chain = encode_record(
-            body, offset=self._end, written_ms=_NOW_MS, chain=self._chain
+            body, offset=self._end, written_ms=_NOW_MS, synced=0, chain=self._chain
         )
         end = self._end + HEAD_SIZE + len(body)
         if end > self._reserved_end:

@@ -11,10 +11,9 @@ from bide.format.commit import decode_commit
 from bide.format.identity import FILE_NAME, decode_identity
 from bide.model import facts as f
 from bide.model.job import Leased, OwnerId, Withdrawn
+from bide.storage.directory import Directory
 from bide.storage.disk import OsDisk
-from bide.storage.environment import LmdbTables
 from bide.storage.index import IndexView
-from bide.storage.log import SegmentLog
 
 Name = tuple[str, str]
 """A queue, and the key of a job in it."""
@@ -52,17 +51,11 @@ def read_facts(store: Path) -> Iterator[tuple[int, f.Fact]]:
     All that the index has seen: it knows where the log ends.
     """
     identity = decode_identity((store / FILE_NAME).read_bytes())
-    log = SegmentLog(
-        OsDisk(),
-        store / "log",
-        store_id=bytes.fromhex(identity.store_id),
-        segment_size=identity.segment_size,
-    )
-    index = LmdbTables(store / "index")
-    with index.begin(write=False) as txn:
-        end = IndexView(txn, index.tables).position()
-    index.close()
-    for record, _ in log.read(until=end):
+    parts = Directory(store, identity, OsDisk()).open_to_read()
+    with parts.environment.begin(write=False) as txn:
+        end = IndexView(txn, parts.environment.tables).position()
+    parts.close()
+    for record, _ in parts.log.read(until=end):
         for fact, _ in decode_commit(record.body):
             yield record.written_ms, fact
 

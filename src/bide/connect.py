@@ -15,7 +15,14 @@ from bide.errors import InvalidUrl
 _FORMS = "use file:///path/to/directory, file:relative/directory or memory:"
 
 
-def connect(url: str, clock: Clock, *, sync: Sync | None = None, create: bool = True) -> Backend:
+def connect(
+    url: str,
+    clock: Clock,
+    *,
+    sync: Sync | None = None,
+    create: bool = True,
+    read_only: bool = False,
+) -> Backend:
     """The backend that *url* names.
 
     Args:
@@ -24,6 +31,7 @@ def connect(url: str, clock: Clock, *, sync: Sync | None = None, create: bool = 
             ``interval`` or ``never``; or ``memory:``, a new store that goes
             with this process.
         sync: As in the URL, which it overrides.
+        read_only: Change nothing, to look on while others work.
         create: Make a store where there is none; False: `NotAStore` then.
 
     Raises:
@@ -46,6 +54,25 @@ def connect(url: str, clock: Clock, *, sync: Sync | None = None, create: bool = 
         case "memory" if not parts.netloc and not parts.path:
             return open_memory(clock)
         case "file" if path and "\0" not in path and parts.netloc in {"", "localhost"}:
-            return open_local(Path(path), clock, sync=cast("Sync", mode), create=create)
+            return open_local(
+                Path(path), clock, sync=cast("Sync", mode), create=create, read_only=read_only
+            )
         case _:
             raise InvalidUrl(f"{url!r} names no store: {_FORMS}")
+
+
+def directory_of(url: str) -> Path:
+    """The directory of the store that *url*, or a plain path, names.
+
+    Raises:
+        InvalidUrl: It names no directory.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidUrl(f"{url!r} names no store ({error}): {_FORMS}") from None
+    if parts.scheme == "file" and parts.path and parts.netloc in {"", "localhost"}:
+        return Path(unquote(parts.path)).absolute()
+    if url and not parts.scheme:
+        return Path(url).absolute()
+    raise InvalidUrl(f"{url!r} names no directory: {_FORMS.removesuffix(' or memory:')}")

@@ -28,7 +28,9 @@
         ├── StoreFailed           the disk refused; what was acknowledged is safe
         ├── StoreClosed
         ├── StoreLocked
+        ├── RecoveryNeeded        the machine went down while it was in use
         ├── CorruptRecord
+        ├── CorruptCheckpoint     a checkpoint or backup that is damaged, or none
         └── CorruptIndex
 
 A mistake inside bide itself is an assertion, and stands outside this tree.
@@ -199,6 +201,14 @@ class CorruptRecord(StoreError):
     def __init__(self, message: str, *, path: str = "", offset: int = 0) -> None:
         super().__init__(message, path=path)
         self.offset = offset
+
+
+class CorruptCheckpoint(StoreError):
+    """Bytes that cannot be a checkpoint or a backup, or not a whole one."""
+
+
+class RecoveryNeeded(StoreError):
+    """The machine went down while the store was in use, and who only reads may not mend it."""
 
 
 class CorruptIndex(StoreError):

@@ -163,7 +163,8 @@ def directory_of(path: Path) -> Directory:
 
 def facts(path: Path) -> Iterator[Fact]:
     """Every fact in the store's log, oldest first."""
-    tables, log = directory_of(path).open_parts()
+    parts = directory_of(path).open_to_read()
+    tables, log = parts.environment, parts.log
     try:
         with tables.begin(write=False) as txn:
             until = IndexView(txn, tables.tables).position()
@@ -171,8 +172,7 @@ def facts(path: Path) -> Iterator[Fact]:
             for fact, _ in decode_commit(record.body):
                 yield fact
     finally:
-        log.close()
-        tables.close()
+        parts.close()
 
 
 def completions(path: Path) -> list[int]:
@@ -183,7 +183,8 @@ def completions(path: Path) -> list[int]:
 def check_store(path: Path) -> None:
     """The law: what the log makes anew is what the index says, in every row."""
     directory = directory_of(path)
-    tables, log = directory.open_parts()
+    parts = directory.open_to_read()
+    tables, log = parts.environment, parts.log
     anew = MemoryTables()
     try:
         with tables.begin(write=False) as txn:
@@ -194,8 +195,7 @@ def check_store(path: Path) -> None:
                 rows = list(_rows(txn, tables.tables[name]))
                 assert rows == list(_rows(other, anew.tables[name])), f"table {name} differs"
     finally:
-        log.close()
-        tables.close()
+        parts.close()
 
 
 def _rows(txn: Transaction, table: Table) -> Iterator[tuple[bytes, bytes]]:

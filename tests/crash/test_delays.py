@@ -13,6 +13,7 @@ import bide
 from bide.model.job import NewJob
 from tests.crash.app import note, take_days
 from tests.crash.processes import Child, check_store, completions, read_any, worker
+from tests.power import forget_boot
 
 HOUR_S = 3_600
 DAY_MS = 86_400_000
@@ -123,8 +124,8 @@ def test_after_a_restart_overdue_jobs_run_within_a_second_earliest_first(
         )
         expected = sorted(range(count), key=lambda number: -ages_s[number])
     if of_the_machine:  # the index is then made anew from the log
-        (path / "boot").write_bytes(b"another\n")
-        (path / "index" / "data.mdb").write_bytes(b"what a power cut has left of it")
+        forget_boot(path)
+        (path / "index-1" / "data.mdb").write_bytes(b"what a power cut has left of it")
     first = worker(path, "--threads", "1")
     first.read(1)  # it says so once it has opened the store, and before it looks for jobs
     up_ns = time.monotonic_ns()

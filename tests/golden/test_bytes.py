@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bide.format.checkpoint import decode_head, decode_table, encode_head, encode_table
 from bide.format.commit import decode_commit, encode_commit, encode_rows
 from bide.format.group import decode_group, encode_group
 from bide.format.identity import decode_identity, encode_identity
@@ -30,6 +31,7 @@ from bide.format.row import (
     encode_u64,
 )
 from bide.format.segment import decode_segment_head, encode_segment_head, segment_name
+from bide.format.state import decode_state, encode_state
 from bide.model import facts as f
 from bide.storage.index import (
     META_LOG,
@@ -42,6 +44,9 @@ from bide.storage.index import (
 from tests.golden import values as v
 
 ENCODED: dict[str, Callable[[], bytes]] = {
+    "checkpoint head 1": lambda: encode_head(v.CHECKPOINT_HEAD),
+    "checkpoint table": lambda: encode_table(v.CHECKPOINT_CHECKS),
+    "state": lambda: encode_state(v.STATE),
     "record 1": lambda: encode_record(v.RECORD_BODY, **v.RECORD)[0] + v.RECORD_BODY,
     "segment head 1": lambda: encode_segment_head(v.SEGMENT_HEAD),
     "segment name": lambda: segment_name(104_857_600).encode(),
@@ -93,12 +98,23 @@ def test_the_record_is_read() -> None:
     assert found is not None
     record, end = found
     assert (record.body, end) == (v.RECORD_BODY, len(data))
-    assert (record.written_ms, record.chain) == (v.RECORD["written_ms"], v.RECORD["chain"])
+    assert record.written_ms == v.RECORD["written_ms"]
+    assert (record.synced, record.chain) == (v.RECORD["synced"], v.RECORD["chain"])
 
 
 def test_the_segment_head_is_read() -> None:
     head = decode_segment_head(RELEASED["segment head 1"], base=v.SEGMENT_HEAD.base)
     assert head == v.SEGMENT_HEAD
+
+
+def test_the_checkpoint_is_read() -> None:
+    head = decode_head(RELEASED["checkpoint head 1"])
+    assert head == v.CHECKPOINT_HEAD
+    assert decode_table(RELEASED["checkpoint table"], head) == v.CHECKPOINT_CHECKS
+
+
+def test_the_state_is_read() -> None:
+    assert decode_state(RELEASED["state"]) == v.STATE
 
 
 def test_the_identity_is_read() -> None:

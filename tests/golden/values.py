@@ -1,8 +1,12 @@
 """The values whose bytes are kept in ``bytes.json``, by the same names."""
 
+from zlib import crc32
+
+from bide.format.checkpoint import CheckpointHead
 from bide.format.group import Group
 from bide.format.identity import Identity
 from bide.format.segment import SegmentHead
+from bide.format.state import State
 from bide.model import facts as f
 from bide.model.job import (
     AttemptError,
@@ -19,7 +23,7 @@ from bide.model.job import (
 )
 from bide.model.queue import QueueRow
 from bide.storage.index import Counts
-from bide.storage.log import Position
+from bide.storage.log_files import Position
 
 OWNER_ID = OwnerId(3)
 
@@ -114,8 +118,26 @@ GROUP = Group(
 )
 
 SEGMENT_HEAD = SegmentHead(bytes(range(16)), 104_857_600, 0xDEADBEEF)
-IDENTITY = Identity(store_id="000102030405060708090a0b0c0d0e0f")
+IDENTITY = Identity(store_id="000102030405060708090a0b0c0d0e0f", segment_size=104_857_600)
 COUNTS = Counts(1, 2, 3, 4, 5, 6, 7, 1 << 40)
 POSITION = Position(104_857_600, 104_857_700, 0xDEADBEEF)
-RECORD = {"offset": 104_857_648, "written_ms": 1_767_225_600_000, "chain": 0xDEADBEEF}
+RECORD = {
+    "offset": 104_857_648,
+    "written_ms": 1_767_225_600_000,
+    "synced": 104_857_600,
+    "chain": 0xDEADBEEF,
+}
 RECORD_BODY = b"the body"
+
+CHECKPOINT_CHECKS = [1, 0xDEADBEEF]
+CHECKPOINT_HEAD = CheckpointHead(
+    store_id=bytes.fromhex(IDENTITY.store_id),
+    base=104_857_600,
+    end=104_857_700,
+    chain=0xDEADBEEF,
+    made_ms=1_767_225_600_000,
+    image_size=(1 << 20) + 4096,
+    segment_size=104_857_600,
+    table_check=crc32(b"\0\0\0\1\xde\xad\xbe\xef"),
+)
+STATE = State(index=3, log=2, boot="6a1c", closed_at=104_857_700, leader="/var/jobs")

@@ -31,7 +31,7 @@ def assert_log_makes_index(backend: Backend) -> Rows:
         position = view.position()
         parts = store._parts
         assert parts is not None
-        environment, log = parts
+        environment, log = parts.environment, parts.log
         index = rows_of(environment)
         rebuilt = MemoryTables()
         assert rebuild(log, rebuilt, position) == position

@@ -16,6 +16,7 @@ from bide.storage import recovery
 from bide.storage.tables import MemoryTables
 from bide.testing import ManualClock
 from tests.model.rebuild import assert_log_makes_index, rows_of
+from tests.power import forget_boot
 
 
 @contextmanager
@@ -28,8 +29,7 @@ def parts_of(backend: Backend) -> tuple[Any, Any]:
     """The index's tables and the log."""
     store = cast("Any", backend)._shared_store
     with store.view():
-        environment, log = store._parts
-        return environment, log
+        return store._parts.environment, store._parts.log
 
 
 def put(backend: Backend, *, key: str | None = None) -> JobId:
@@ -59,7 +59,7 @@ def test_the_log_is_read_to_its_end(tmp_path: Path) -> None:
         work(backend)
         index = assert_log_makes_index(backend)
         _, log = parts_of(backend)
-        assert len(log.bases()) > 3, "too short a history"
+        assert len(log.files.bases()) > 3, "too short a history"
         made = MemoryTables()
         recovery.rebuild(log, made)  # as after a crash of the machine: nobody says where to stop
         assert rows_of(made) == index
@@ -80,7 +80,7 @@ def test_a_lost_index_is_made_anew(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", clock) as backend:
         work(backend)
         before = assert_log_makes_index(backend), backend.stats()
-    (tmp_path / "store" / "boot").write_text("another boot")
+    forget_boot(tmp_path / "store")
     with open_store(tmp_path / "store", clock) as backend:
         assert backend.stats() == before[1]
         assert assert_log_makes_index(backend) == before[0]
@@ -108,7 +108,7 @@ def test_a_job_set_aside_as_unreadable_is_whole_again_with_a_new_index(tmp_path:
         assert [lease.job.id for lease in leases] == [sound]
         page = backend.list(queue="q", state=State.FAILED, limit=10)
         assert (page.jobs, page.unreadable) == ((), (damaged,))
-    (tmp_path / "store" / "boot").write_text("another boot")
+    forget_boot(tmp_path / "store")
     with open_store(tmp_path / "store", clock) as backend:
         info = backend.get(JobRef(id=damaged))  # the log has it, unharmed
         assert info is not None

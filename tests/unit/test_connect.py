@@ -55,7 +55,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Opened]:
 )
 def test_a_file_url_is_a_path(opened: list[Opened], url: str, path: str) -> None:
     connect(url, ManualClock())
-    assert opened == [{"kind": "local", "path": Path(path), "sync": "always", "create": True}]
+    (call,) = opened
+    assert (call["kind"], call["path"], call["sync"]) == ("local", Path(path), "always")
+    assert (call["create"], call["read_only"]) == (True, False)
 
 
 @pytest.mark.parametrize("name", ["jobs", "a b", "ä大", "a?b", "a#b", "50%", "a;b", "a&sync=no"])
@@ -80,9 +82,9 @@ def test_a_sync_that_is_given_goes_before_the_urls(
 
 
 @pytest.mark.parametrize("create", [True, False])
-def test_create_is_handed_on(opened: list[Opened], create: bool) -> None:
-    connect("file:jobs", ManualClock(), create=create)
-    assert [call["create"] for call in opened] == [create]
+def test_create_and_read_only_are_handed_on(opened: list[Opened], create: bool) -> None:
+    connect("file:jobs", ManualClock(), create=create, read_only=not create)
+    assert [(call["create"], call["read_only"]) for call in opened] == [(create, not create)]
 
 
 @pytest.mark.parametrize(

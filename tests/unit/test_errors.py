@@ -43,7 +43,9 @@ BRANCHES = {
         "StoreFailed",
         "StoreClosed",
         "StoreLocked",
+        "RecoveryNeeded",
         "CorruptRecord",
+        "CorruptCheckpoint",
         "CorruptIndex",
     },
 }

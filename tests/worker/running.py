@@ -195,7 +195,14 @@ def watched_app(url: str, clock: Clock | None = None) -> tuple[App, Watched]:
     """An App, and the watch on its backend."""
     watches: list[Watched] = []
 
-    def opener(url: str, clock: Clock, *, sync: Sync | None = None, create: bool = True) -> Any:
+    def opener(
+        url: str,
+        clock: Clock,
+        *,
+        sync: Sync | None = None,
+        create: bool = True,
+        read_only: bool = False,
+    ) -> Any:
         watches.append(Watched(connect(url, clock, sync=sync, create=create)))
         return watches[0]
 

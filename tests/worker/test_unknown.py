@@ -208,7 +208,7 @@ def damage_row(app: App, job_id: int, row: bytes) -> None:
     watched = cast("Watched", app.backend)
     store = cast("Embedded", watched._backend)._shared_store
     with store._lock:
-        environment, _ = store._open()
+        environment = store._open().environment
         with environment.begin(write=True) as txn:
             txn.put(encode_u64(job_id), row, db=environment.tables["jobs"])
 

@@ -34,6 +34,7 @@ from bide.model.queue import ChannelTerms, channel_queue, is_prepared, topic_of,
 from bide.storage.index import IndexView
 from bide.storage.presence import POLL_S, Presence, Seat
 from bide.storage.store import Store
+from bide.storage.upkeep import Upkeep
 
 EXPIRE_STEP = 256
 """Leases of a dead worker taken back in one transaction."""
@@ -52,6 +53,7 @@ class Embedded:
         *,
         sync: Sync,
         on_close: Callable[[], None],
+        upkeep: Upkeep | None = None,
     ) -> None:
         self.clock = clock
         self._closed = False
@@ -59,6 +61,7 @@ class Embedded:
         self._presence = presence
         self._sync = sync
         self._on_close = on_close
+        self._upkeep = upkeep
         self._unsubscribe = clock.subscribe(presence.ring)
 
     def put(self, jobs: Sequence[NewJob], *, sync: Sync | None = None) -> tuple[c.PutResult, ...]:
@@ -233,13 +236,18 @@ class Embedded:
         for chore in chores:
             self._submit(chore, "never")
         with self._store.view() as view:
-            return next_due(view, queues)
+            next_due_ms = next_due(view, queues)
+        if self._upkeep is not None:
+            self._upkeep.start_if_due()
+        return next_due_ms
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
             self._unsubscribe()
             self._presence.close()
+            if self._upkeep is not None:
+                self._upkeep.join()
             self._on_close()
 
     @property

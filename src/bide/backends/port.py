@@ -282,5 +282,11 @@ class Opener(Protocol):
     """Makes a backend from a URL; `bide.connect.connect` is one."""
 
     def __call__(
-        self, url: str, clock: Clock, *, sync: Sync | None = None, create: bool = True
+        self,
+        url: str,
+        clock: Clock,
+        *,
+        sync: Sync | None = None,
+        create: bool = True,
+        read_only: bool = False,
     ) -> Backend: ...

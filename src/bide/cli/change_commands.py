@@ -8,7 +8,7 @@ import click
 
 from bide.cli import output
 from bide.cli.documents import changes_document
-from bide.cli.options import JOB_ID, chosen_jobs, json_option, key_options, store_options
+from bide.cli.options import JOB_ID, changing, chosen_jobs, json_option, key_options
 from bide.cli.phrases import printable
 from bide.errors import BideError
 from bide.jobs.app import App
@@ -27,7 +27,7 @@ Examples:
 @click.argument("ids", metavar="[ID]...", type=JOB_ID, nargs=-1)
 @key_options
 @json_option
-@store_options
+@changing
 def cancel(
     *, app: App, ids: tuple[int, ...], key: str | None, queue: str | None, as_json: bool
 ) -> None:
@@ -48,7 +48,7 @@ Examples:
 @click.argument("ids", metavar="[ID]...", type=JOB_ID, nargs=-1)
 @key_options
 @json_option
-@store_options
+@changing
 def kick(
     *, app: App, ids: tuple[int, ...], key: str | None, queue: str | None, as_json: bool
 ) -> None:

@@ -13,9 +13,9 @@ from bide.cli.options import (
     json_option,
     key_options,
     known_queue,
+    looking,
     page_options,
     queue_option,
-    store_options,
 )
 from bide.errors import JobNotFound
 from bide.jobs.app import App
@@ -26,7 +26,7 @@ LIVE = (State.RUNNING, State.READY, State.SCHEDULED, State.PREPARED)
 
 @click.command(epilog="Example:  bide stats --url file:///var/lib/shop/jobs")
 @json_option
-@store_options
+@looking
 def stats(*, app: App, as_json: bool) -> None:
     """Count the jobs of each queue, and name the workers."""
     numbers = app.stats()
@@ -49,7 +49,7 @@ def stats(*, app: App, as_json: bool) -> None:
 @queue_option
 @page_options
 @json_option
-@store_options
+@looking
 def jobs(
     *,
     app: App,
@@ -83,7 +83,7 @@ def jobs(
 @queue_option
 @page_options
 @json_option
-@store_options
+@looking
 def failed(*, app: App, queue: str | None, limit: int, after: str | None, as_json: bool) -> None:
     """List the jobs that failed for good, the oldest failure first, with their errors."""
     if queue is not None:
@@ -111,7 +111,7 @@ Examples:
 @click.argument("job_id", metavar="[ID]", type=JOB_ID, required=False)
 @key_options
 @json_option
-@store_options
+@looking
 def show(
     *, app: App, job_id: int | None, key: str | None, queue: str | None, as_json: bool
 ) -> None:

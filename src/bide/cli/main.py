@@ -17,6 +17,7 @@ from bide.cli import output
 from bide.cli.change_commands import cancel, kick
 from bide.cli.inspect_commands import failed, jobs, show, stats
 from bide.cli.queue_commands import channel, channels, pause, purge, resume
+from bide.cli.store_commands import backup, check, compact, restore
 from bide.cli.worker_command import worker
 from bide.errors import BideError, UsageError
 
@@ -102,6 +103,7 @@ def cli() -> None:
 _COMMANDS = (
     *(worker, stats, jobs, show, failed, cancel, kick),
     *(pause, resume, purge, channels, channel),
+    *(backup, restore, compact, check),
 )
 
 for _command in _COMMANDS:

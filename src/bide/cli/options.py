@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from bide import App as NewApp
 from bide.cli.loading import load_app
+from bide.connect import directory_of
 from bide.errors import InvalidOption, InvalidUrl, UnknownQueue
 from bide.jobs.app import App
 from bide.jobs.task import DEFAULT_QUEUE
@@ -28,6 +29,10 @@ url_option = click.option(
     show_envvar=True,
     metavar="URL",
     help="Where the jobs are kept, such as file:///var/lib/shop/jobs.",
+)
+
+app_option = click.option(
+    "--app", "app_name", metavar="MODULE:ATTR", help="The App whose jobs are meant."
 )
 
 json_option = click.option(
@@ -62,8 +67,18 @@ def key_options(command: Command) -> Command:
     )
 
 
-def store_options(command: Command) -> Command:
-    """``--url`` and ``--app``; the command is called with the App that they lead to, open.
+def looking(command: Command) -> Command:
+    """``--url`` and ``--app``, for a command that looks at jobs and changes nothing."""
+    return _with_app(command, read_only=True)
+
+
+def changing(command: Command) -> Command:
+    """``--url`` and ``--app``, for a command that changes jobs."""
+    return _with_app(command, read_only=False)
+
+
+def _with_app(command: Command, *, read_only: bool) -> Command:
+    """The command is called with the App that the options lead to, open.
 
     The store must be there: looking at jobs makes none.
     """
@@ -74,7 +89,7 @@ def store_options(command: Command) -> Command:
         own_url = app.url
         app_url = choose_url(url, own_url)
         try:
-            app.bind(app_url, create=False)
+            app.bind(app_url, create=False, read_only=read_only)
         except InvalidOption:  # its module has used it already: then that store it is
             if app_url != own_url:
                 raise
@@ -84,10 +99,24 @@ def store_options(command: Command) -> Command:
         finally:
             backend.close()
 
-    app_option = click.option(
-        "--app", "app_name", metavar="MODULE:ATTR", help="The App whose jobs are meant."
-    )
     return app_option(url_option(with_app))
+
+
+def store_directory(command: Command) -> Command:
+    """``--url`` and ``--app``; the command is called with the *path* of the store's directory.
+
+    An argument *store*, if the command has one, comes before them.
+    """
+
+    @functools.wraps(command)
+    def with_path(*, url: str | None, app_name: str | None, **rest: Any) -> Any:
+        named = rest.pop("store", None)
+        if named is not None:
+            return command(path=directory_of(named), **rest)
+        own_url = None if app_name is None else load_app(app_name).url
+        return command(path=directory_of(choose_url(url, own_url)), **rest)
+
+    return app_option(url_option(with_path))
 
 
 def choose_url(url: str | None, own_url: str | None) -> str:

@@ -8,7 +8,7 @@ import click
 
 from bide.cli import output
 from bide.cli.documents import channels_document
-from bide.cli.options import json_option, known_queue, store_options
+from bide.cli.options import changing, json_option, known_queue, looking
 from bide.jobs.app import App
 from bide.jobs.emptying import drop_steps, purge_steps
 from bide.jobs.task import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S
@@ -31,7 +31,7 @@ Examples:
 """,
 )
 @_QUEUE
-@store_options
+@changing
 def pause(*, app: App, queue: str) -> None:
     """Have nothing more started from QUEUE, a queue or a TOPIC:CHANNEL; what runs goes on."""
     app.pause(known_queue(app, check_source(queue)))
@@ -40,7 +40,7 @@ def pause(*, app: App, queue: str) -> None:
 
 @click.command(short_help="Go on with a paused queue.", epilog="Example:  bide resume mail")
 @_QUEUE
-@store_options
+@changing
 def resume(*, app: App, queue: str) -> None:
     """Have jobs started from QUEUE again."""
     app.resume(known_queue(app, check_source(queue)))
@@ -59,7 +59,7 @@ Examples:
 @_QUEUE
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
-@store_options
+@changing
 def purge(*, app: App, queue: str, yes: bool, as_json: bool) -> None:
     """Withdraw all waiting and failed jobs of QUEUE, a queue or a TOPIC:CHANNEL.
 
@@ -98,7 +98,7 @@ def _is_terminal() -> bool:
 
 @click.command(epilog="Example:  bide channels --url file:///var/lib/shop/jobs")
 @json_option
-@store_options
+@looking
 def channels(*, app: App, as_json: bool) -> None:
     """List the channels of every topic, and what is in each."""
     found = app.channels()
@@ -152,7 +152,7 @@ Examples:
     show_default=True,
     help="Seconds for each run.",
 )
-@store_options
+@changing
 def make(*, app: App, topic: str, channel: str, max_retries: int, timeout: float) -> None:
     """Have a channel, which gets the messages due from now on."""
     is_changed = app.make_channel(topic, channel, max_retries=max_retries, timeout=timeout)
@@ -163,7 +163,7 @@ def make(*, app: App, topic: str, channel: str, max_retries: int, timeout: float
 @_CHANNEL[0]
 @_CHANNEL[1]
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@store_options
+@changing
 def drop(*, app: App, topic: str, channel: str, yes: bool) -> None:
     """End a channel: no more copies, and what waits or has failed there goes.
 

@@ -2,7 +2,7 @@
 
 JSON, so that a person who finds the directory can read what it is::
 
-    {"format": "bide store", "version": 1, "store_id": "<32 hex digits>", "segment_size": 104857600}
+    {"format": "bide store", "version": 1, "store_id": "<32 hex digits>", "segment_size": 33554432}
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bide.errors import NotAStore, UnsupportedFormat
 FILE_NAME = "bide.json"
 FORMAT = "bide store"
 VERSION = 1
-SEGMENT_SIZE = 100 << 20
+SEGMENT_SIZE = 32 << 20
 SEGMENT_SIZE_MIN = 4096
 
 

@@ -13,15 +13,18 @@ Layout, big-endian; a head of 40 bytes, then the body:
         12     4  CRC-32 of the body
         16     8  the log offset of this head
         24     8  when it was written, Unix ms
-        32     4  chain: the head check of the record before it, 0 at the log's start
-        36     4  head check: CRC-32 of the 36 bytes before
-        40     n  body
+        32     8  synced: a log offset up to which all was on the disk by then
+        40     4  chain: the head check of the record before it, 0 at the log's start
+        44     4  head check: CRC-32 of the 44 bytes before
+        48     n  body
     ======  ====  ====================================================
 
 The head has a check of its own, so that a damaged size is seen as damage
 and never as a torn tail. The offset says that a record stands where it was
 written; the chain, that it follows the one it was written after, so what is
 left of a cut tail can't come back behind a newer record of the same size.
+*Synced* tells damage from what a power cut may do: a hole before it was on
+the disk once, a hole behind it may have been lost unsynced.
 """
 
 from __future__ import annotations
@@ -33,10 +36,10 @@ import msgspec
 
 from bide.errors import BatchTooLarge, CorruptRecord
 
-_HEAD = struct.Struct(">4sBBHIIQQI")
+_HEAD = struct.Struct(">4sBBHIIQQQI")
 _CHECK = struct.Struct(">I")
-HEAD_SIZE = 40
-HEAD_CHECK_OFFSET = 36
+HEAD_SIZE = 48
+HEAD_CHECK_OFFSET = 44
 assert _HEAD.size == HEAD_CHECK_OFFSET == HEAD_SIZE - _CHECK.size
 
 MAGIC = b"bIdR"
@@ -50,19 +53,23 @@ class Record(msgspec.Struct, frozen=True):
 
     offset: int
     written_ms: int
+    synced: int
     chain: int
     check: int
     """The head check, which the next record's chain repeats."""
     body: bytes
 
 
-def encode_record(body: bytes, *, offset: int, written_ms: int, chain: int) -> tuple[bytes, int]:
+def encode_record(
+    body: bytes, *, offset: int, written_ms: int, synced: int, chain: int
+) -> tuple[bytes, int]:
     """The bytes of a record's head, and its head check. The body follows as it is.
 
     Args:
         body: Any bytes.
         offset: The log offset at which the head will stand.
         written_ms: Unix ms.
+        synced: A log offset up to which everything is on the disk.
         chain: The head check of the record before, 0 if there is none.
 
     Raises:
@@ -75,10 +82,15 @@ def encode_record(body: bytes, *, offset: int, written_ms: int, chain: int) -> t
             count_max=BODY_SIZE_MAX,
         )
     head = _HEAD.pack(
-        MAGIC, VERSION, KIND_COMMIT, 0, len(body), crc32(body), offset, written_ms, chain
+        MAGIC, VERSION, KIND_COMMIT, 0, len(body), crc32(body), offset, written_ms, synced, chain
     )
     check = crc32(head)
     return head + _CHECK.pack(check), check
+
+
+def decode_written_ms(head: bytes) -> int:
+    """When a record was written, by its head alone, unchecked."""
+    return int.from_bytes(head[24:32], "big")
 
 
 def decode_record(data: memoryview, start: int, *, offset: int) -> tuple[Record, int] | None:
@@ -105,7 +117,9 @@ def decode_record(data: memoryview, start: int, *, offset: int) -> tuple[Record,
     (check,) = _CHECK.unpack_from(data, body_start - _CHECK.size)
     if crc32(head) != check:
         raise CorruptRecord(f"record at {offset}: its head is damaged", offset=offset)
-    magic, version, kind, zero, size, body_check, own_offset, written_ms, chain = _HEAD.unpack(head)
+    magic, version, kind, zero, size, body_check, own_offset, written_ms, synced, chain = (
+        _HEAD.unpack(head)
+    )
     if magic != MAGIC or version != VERSION or kind != KIND_COMMIT or zero:
         raise CorruptRecord(f"record at {offset}: not a record that bide writes", offset=offset)
     if own_offset != offset:
@@ -119,4 +133,4 @@ def decode_record(data: memoryview, start: int, *, offset: int) -> tuple[Record,
     body = bytes(data[body_start:end])
     if crc32(body) != body_check:
         raise CorruptRecord(f"record at {offset}: its body is damaged", offset=offset)
-    return Record(offset, written_ms, chain, check, body), end
+    return Record(offset, written_ms, synced, chain, check, body), end

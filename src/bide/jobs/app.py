@@ -102,9 +102,15 @@ class App:
         """Where the jobs are kept; None if that was not said yet."""
         return self._connection.url
 
-    def bind(self, url: str, *, create: bool = True) -> None:
-        """Say where the jobs are kept, before the store is first used."""
-        self._connection.bind(url, create=create)
+    def bind(self, url: str, *, create: bool = True, read_only: bool = False) -> None:
+        """Say where the jobs are kept, before the store is first used.
+
+        Args:
+            create: Make the store if there is none; False: `NotAStore` then.
+            read_only: Only look; a call that would change something raises
+                `StoreReadOnly`. Nothing is made, also where there is none.
+        """
+        self._connection.bind(url, create=create, read_only=read_only)
 
     @property
     def backend(self) -> Backend:

@@ -29,17 +29,19 @@ class Connection:
         self._clock = clock
         self._sync: Sync | None = sync
         self._create = True
+        self._read_only = False
         self._closed = False
         self._lock = threading.Lock()
         self._backend: Backend | None = None
         watch_forks(self, ForkOrder.APP)
 
-    def bind(self, url: str, *, create: bool) -> None:
+    def bind(self, url: str, *, create: bool, read_only: bool) -> None:
         """Say where the jobs are kept, before the store is first used."""
         if self._backend is not None:
             raise InvalidOption(f"the App already uses {self.url}: bind it before its first use")
         self.url = url
         self._create = create
+        self._read_only = read_only
 
     @property
     def backend(self) -> Backend:
@@ -57,7 +59,11 @@ class Connection:
                             "BIDE_URL for the command line"
                         )
                     self._backend = self._opener(
-                        self.url, self._clock, sync=self._sync, create=self._create
+                        self.url,
+                        self._clock,
+                        sync=self._sync,
+                        create=self._create,
+                        read_only=self._read_only,
                     )
         return self._backend
 

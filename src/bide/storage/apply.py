@@ -34,7 +34,7 @@ from bide.storage.index import (
     encode_counts,
     encode_position,
 )
-from bide.storage.log import Position
+from bide.storage.log_files import Position
 from bide.storage.tables import Table, TableName, Transaction
 
 

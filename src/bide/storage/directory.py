@@ -4,38 +4,71 @@
 
     DIR/                     0700
       bide.json              what makes it a store (`bide.format.identity`); written last
-      lock                   held while the directory is made or recovered
-      boot                   the boot in which the index was last known good
-      log/                   segments
-      index/                 LMDB
+      state.json             which parts are in force (`bide.format.state`)
+      lock                   held while the directory is made, opened, closed or switched
+      users                  held, shared, by every process that has the store open
+      upkeep                 held by the process that makes a checkpoint or compacts
+      suspect                there once a sync has failed: the index and the log's end need mending
+      log-N/                 segments, and the newest checkpoint
+      index-N/               LMDB
       owners/                a file and a bell for each worker process
+      followers/             how far each follower has come
+
+Whoever opens it alone has a moment in which nothing else moves, and does
+then what could not be done safely with others about.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import lmdb
+from msgspec.structs import replace
 
-from bide.errors import NotAStore, StoreError, UnsupportedFormat
-from bide.format.identity import FILE_NAME, Identity, decode_identity, encode_identity
-from bide.storage.disk import DIRECTORY_MODE, FILE_MODE, Disk, OsDisk, store_error
-from bide.storage.environment import LmdbTables, index_error
+from bide.errors import (
+    NotAStore,
+    RecoveryNeeded,
+    StoreError,
+    StoreFailed,
+    StoreReadOnly,
+    UnsupportedFormat,
+)
+from bide.format import identity as identity_file
+from bide.format import state as state_file
+from bide.format.identity import Identity, decode_identity, encode_identity
+from bide.format.segment import HEAD_SIZE
+from bide.format.state import State, decode_state, encode_state
+from bide.storage.checkpoint import newest_checkpoint
+from bide.storage.disk import (
+    DIRECTORY_MODE,
+    NEW_SUFFIX,
+    Disk,
+    OsDisk,
+    read_whole,
+    store_error,
+    write_whole,
+)
+from bide.storage.environment import DATA_FILE, LmdbTables, index_error
+from bide.storage.flock import Flock
+from bide.storage.index import META_LOG, IndexView, encode_position
 from bide.storage.log import SegmentLog
+from bide.storage.log_files import START, LogFiles, Position
+from bide.storage.parts import Parts
 from bide.storage.recovery import rebuild
 
-_LOCK, _BOOT = "lock", "boot"
-_PARTS = ("log", "index", "owners")
-_NEW = ".new"
-_OWN_NAMES = {*_PARTS, "index" + _NEW, _LOCK, _BOOT, _BOOT + _NEW, FILE_NAME, FILE_NAME + _NEW}
+_LOCK, _USERS, _UPKEEP = "lock", "users", "upkeep"
+_SUSPECT, _OWNERS, _FOLLOWERS = "suspect", "owners", "followers"
+_INDEX, _LOG, DAMAGED_LOG = "index-", "log-", "damaged-log-"
+_OWN_NAMES = {
+    *(_LOCK, _USERS, _UPKEEP, _SUSPECT, _OWNERS, _FOLLOWERS, "restore", "check"),
+    *(identity_file.FILE_NAME, state_file.FILE_NAME),
+}
 _BOOT_ID_COMMAND = ("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -46,56 +79,309 @@ class Directory:
     def __init__(self, path: Path, identity: Identity, disk: Disk) -> None:
         self.path = path
         self.identity = identity
-        self._disk = disk
+        self.disk = disk
 
     @property
     def owners(self) -> Path:
-        return self.path / "owners"
+        return self.path / _OWNERS
 
-    def open_parts(self) -> tuple[LmdbTables, SegmentLog]:
-        """The index, good for use, and the log."""
-        log = SegmentLog(
-            self._disk,
-            self.path / "log",
-            store_id=bytes.fromhex(self.identity.store_id),
+    @property
+    def followers(self) -> Path:
+        return self.path / _FOLLOWERS
+
+    def followed(self) -> list[int]:
+        """The log offset that each follower has reached, as far as it has said."""
+        if not self.followers.exists():
+            return []
+        names = self.disk.names(self.followers)
+        claims = [read_whole(self.disk, self.followers / name) for name in names]
+        return [int(claim) for claim in claims if claim and claim.strip().isdigit()]
+
+    @property
+    def store_id(self) -> bytes:
+        return bytes.fromhex(self.identity.store_id)
+
+    def index_path(self, number: int) -> Path:
+        return self.path / f"{_INDEX}{number}"
+
+    def log_path(self, number: int) -> Path:
+        return self.path / f"{_LOG}{number}"
+
+    def log(self, number: int) -> SegmentLog:
+        return SegmentLog(
+            self.disk,
+            self.log_path(number),
+            store_id=self.store_id,
             segment_size=self.identity.segment_size,
         )
-        boot = _boot_id()
-        with _mapped_errors(self.path):
-            if not self._is_index_good(boot):
-                with _locked(self.path):
-                    if not self._is_index_good(boot):
-                        self._recover(log, boot)
-        return LmdbTables(self.path / "index"), log
 
-    def _is_index_good(self, boot: bytes | None) -> bool:
-        """Whether it is there, and the machine has been up ever since it was in use."""
-        in_time = boot is None or _read(self.path / _BOOT) == boot
-        return in_time and (self.path / "index" / "data.mdb").exists()
+    def log_files(self, number: int) -> LogFiles:
+        return LogFiles(self.disk, self.log_path(number), self.store_id)
 
-    def _recover(self, log: SegmentLog, boot: bytes | None) -> None:
-        """Make the index anew from the log."""
-        # Beside the old one, so that a kill leaves no half of it to be taken for good.
-        new, index = self.path / ("index" + _NEW), self.path / "index"
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(DIRECTORY_MODE)
-        tables = LmdbTables(new)
+    def read_state(self) -> State:
+        """Which parts are in force.
+
+        Raises:
+            NotAStore: It does not say.
+        """
+        data = read_whole(self.disk, self.path / state_file.FILE_NAME)
         try:
-            rebuild(log, tables)
-            tables.sync()
+            return decode_state(data or b"")
+        except NotAStore as error:
+            raise NotAStore(f"{self.path}: {error}", path=str(self.path)) from None
+
+    def write_state(self, state: State) -> None:
+        write_whole(self.disk, self.path / state_file.FILE_NAME, encode_state(state))
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Alone in making, opening, closing and switching, until the block ends."""
+        with mapped_errors(self.path), Flock(self.path / _LOCK) as lock:
+            lock.take()
+            yield
+
+    def upkeep_lock(self) -> Flock:
+        """The lock of whoever reads a snapshot, or puts another index in the place of one."""
+        return Flock(self.path / _UPKEEP)
+
+    def users(self) -> Flock:
+        """The lock that says who has the store open."""
+        return Flock(self.path / _USERS)
+
+    def open_parts(self) -> OpenParts:
+        """The index, good for use, and the log; for as long as this process uses them.
+
+        Raises:
+            StoreReadOnly: It follows another store, and changes with that one alone.
+            StoreFailed: A sync failed, and others still have the store open.
+            StoreError: It can't be opened, or recovered, for what it says.
+        """
+        with self.locked(), contextlib.ExitStack() as held:
+            users = held.enter_context(self.users())
+            is_alone = users.try_take()
+            if not is_alone:
+                users.take(shared=True)
+            state = self.read_state()
+            if state.leader is not None:
+                raise StoreReadOnly(
+                    f"{self.path}: it follows {state.leader}; to run jobs here instead of there, "
+                    f"make it a store of its own: bide promote {self.path}",
+                    path=str(self.path),
+                )
+            state, environment = self._ready_index(state, is_alone=is_alone)
+            held.callback(environment.close)
+            if is_alone:
+                self._tidy(state, environment)
+                users.take(shared=True)
+            self.write_state_changed(replace(state, boot=boot_id(), closed_at=None))
+            held.pop_all()
+        return OpenParts(self, environment, self.log(state.log), users)
+
+    def open_to_read(self) -> Parts:
+        """The index and the log, for one who changes nothing.
+
+        Raises:
+            RecoveryNeeded: The machine went down while the store was in use.
+        """
+        with mapped_errors(self.path):
+            state = self.read_state()
+            if not self.is_index_good(state) or self.is_suspect:
+                raise RecoveryNeeded(
+                    f"{self.path}: the machine went down while the store was in use; it is mended "
+                    f"when a worker or a program opens it, or by: bide check --repair {self.path}",
+                    path=str(self.path),
+                )
+            _, environment = self._follow(state, read_only=True)
+            return Parts(environment, self.log(state.log))
+
+    def write_state_changed(self, state: State) -> None:
+        """Write the state, unless it says just that."""
+        if state != self.read_state():
+            self.write_state(state)
+
+    @property
+    def is_suspect(self) -> bool:
+        return (self.path / _SUSPECT).exists()
+
+    def mark_suspect(self) -> None:
+        """Leave a note that a sync has failed, for whoever opens the store next."""
+        self.disk.close(self.disk.open(self.path / _SUSPECT, create=True))
+        self.disk.sync_directory(self.path)
+
+    def remove_suspect(self) -> None:
+        """The index, and the log's end, have been mended."""
+        self.disk.remove(self.path / _SUSPECT)
+
+    def is_index_good(self, state: State) -> bool:
+        """Whether it is there, and no page of it can have been lost with the machine."""
+        in_time = state.boot == boot_id() or state.closed_at is not None
+        return in_time and (self.index_path(state.index) / DATA_FILE).exists()
+
+    def recover(self, state: State) -> State:
+        """Make the index anew, from the newest checkpoint and the log; alone.
+
+        Returns:
+            The state to write: until then, nothing has changed but that the
+            log's torn tail is gone.
+
+        Raises:
+            CorruptRecord, CorruptCheckpoint: They are damaged, and only a
+                repair can go on.
+        """
+        log = self.log(state.log)
+        if self.is_suspect:
+            log.rewrite()
+        new = replace(state, index=self.free_index(), boot=boot_id(), closed_at=None)
+        tables, start = self.load_index(new)
+        try:
+            end = rebuild(log, tables, start=start)
+            log.cut(end)
         except lmdb.Error as error:
-            raise index_error(error, new) from error
+            raise index_error(error, self.index_path(new.index)) from error
         finally:
             tables.close()
-        shutil.rmtree(index, ignore_errors=True)
-        new.rename(index)
-        self._disk.sync_directory(self.path)
-        if boot is not None:
-            _write_whole(self.path / _BOOT, boot)
+        return new
+
+    def load_index(self, state: State) -> tuple[LmdbTables, Position]:
+        """A new index as the newest checkpoint has it, or empty, and where the log goes on."""
+        return self.load_index_at(self.index_path(state.index), state)
+
+    def load_index_at(self, path: Path, state: State) -> tuple[LmdbTables, Position]:
+        """As `load_index`, in directory *path*."""
+        self.disk.remove(path)
+        self.disk.make_directory(path)
+        checkpoint = newest_checkpoint(self.disk, self.log_path(state.log))
+        if checkpoint is None:
+            return LmdbTables(path), START
+        try:
+            tables = LmdbTables.load(self.disk, path, checkpoint.image())
+        finally:
+            checkpoint.close()
+        try:
+            return tables, resume(tables, self.log_files(state.log), checkpoint.position)
+        except BaseException:
+            tables.close()
+            raise
+
+    def free_index(self) -> int:
+        """A number that names no index yet."""
+        return 1 + max((_number(n, _INDEX) for n in self.disk.names(self.path)), default=0)
+
+    def free_log(self) -> int:
+        """A number that names no log yet."""
+        return 1 + max((_number(n, _LOG) for n in self.disk.names(self.path)), default=0)
+
+    def _ready_index(self, state: State, *, is_alone: bool) -> tuple[State, LmdbTables]:
+        if self.is_index_good(state) and not self.is_suspect:
+            state, environment = self._follow(state)
+            if state.closed_at is None or state.closed_at == position_of(environment).end:
+                return state, environment
+            environment.close()  # closed as the state says, and changed since: by no bide
+        if not is_alone:
+            what = "a sync failed" if self.is_suspect else "its index is missing"
+            raise StoreFailed(
+                f"{self.path}: {what}, and other processes still have the store open: "
+                "stop them, so that it can be mended",
+                path=str(self.path),
+            )
+        state = self.recover(state)
+        self.write_state(state)
+        self.remove_suspect()
+        return self._follow(state)
+
+    def _follow(self, state: State, *, read_only: bool = False) -> tuple[State, LmdbTables]:
+        """The index in force: who moved it may have died before the state said so."""
+        while True:
+            environment = LmdbTables(self.index_path(state.index), read_only=read_only)
+            with environment.begin(write=False) as txn:
+                moved = IndexView(txn, environment.tables).moved()
+            if moved is None:
+                return state, environment
+            environment.close()
+            state = replace(state, index=moved)
+
+    def _tidy(self, state: State, environment: LmdbTables) -> None:
+        """Remove what others have left behind; alone."""
+        with self.upkeep_lock() as lock:
+            if lock.try_take():  # else what is there is in the making: a restore, say
+                self._sweep(state)
+        log = self.log(state.log)
+        position = position_of(environment)
+        bases = log.files.bases()
+        if bases and bases[-1] > position.base:
+            log.cut(position)
+
+    def _sweep(self, state: State) -> None:
+        """Remove indexes and logs that are not in force, and what was never finished."""
+        kept = {self.index_path(state.index).name, self.log_path(state.log).name}
+        for name in self.disk.names(self.path):
+            if name not in kept and (name.startswith((_INDEX, _LOG)) or name.endswith(NEW_SUFFIX)):
+                self.disk.remove(self.path / name)
+
+
+class OpenParts(Parts):
+    """A store's parts in use by this process, which its lock on *users* tells the others."""
+
+    def __init__(
+        self, directory: Directory, environment: LmdbTables, log: SegmentLog, users: Flock
+    ) -> None:
+        super().__init__(environment, log)
+        self._directory = directory
+        self._tables = environment
+        self._users = users
+
+    def close(self) -> None:
+        """Let go; the last who does leaves the index on the disk, good also for the next boot."""
+        try:
+            # What fails here costs the next boot a recovery, and no one anything else.
+            with contextlib.suppress(OSError, StoreError), self._directory.locked():
+                if self._users.try_take() and not self._directory.is_suspect:
+                    self._close_whole()
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        super().release()
+        self._users.close()
+
+    def distrust(self) -> None:
+        with contextlib.suppress(OSError):  # a disk that takes no note has failed for good
+            self._directory.mark_suspect()
+
+    def _close_whole(self) -> None:
+        directory = self._directory
+        self._tables.sync()
+        end = position_of(self._tables).end
+        directory.write_state(replace(directory.read_state(), closed_at=end))
+
+
+def resume(tables: LmdbTables, files: LogFiles, position: Position) -> Position:
+    """Where the log goes on behind a checkpoint at *position*, noted in its tables.
+
+    In another segment, if the log was begun anew there, as by a restore.
+    """
+    bases = files.bases()
+    if position.base in bases or position.end not in bases:
+        return position
+    position = Position(position.end, position.end + HEAD_SIZE, position.chain)
+    with tables.begin(write=True) as txn:
+        txn.put(META_LOG, encode_position(position), db=tables.tables["meta"])
+    return position
+
+
+def position_of(environment: LmdbTables) -> Position:
+    """The end of the log that an index reflects."""
+    with environment.begin(write=False) as txn:
+        return IndexView(txn, environment.tables).position()
 
 
 def open_directory(
-    path: Path, *, create: bool, new_identity: Identity, disk: Disk | None = None
+    path: Path,
+    *,
+    create: bool,
+    new_identity: Identity,
+    disk: Disk | None = None,
+    read_only: bool = False,
 ) -> Directory:
     """The store at *path*, made first if *create* and nothing is there.
 
@@ -105,67 +391,62 @@ def open_directory(
         StoreReadOnly: This process may not write there.
         StoreFull: There is no space to make it.
     """
-    with _mapped_errors(path):
-        identity = _read_identity(path)
-        if identity is None and create:
+    disk = disk or OsDisk()
+    with mapped_errors(path):
+        identity = read_identity(disk, path)
+        if identity is None and create and not read_only:
             path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
-            identity = _create(path, new_identity)
+            identity = _create(disk, path, new_identity)
         if identity is None:
             raise NotAStore(
                 f"{path}: no store there; a program that uses `bide.App` makes one",
                 path=str(path),
             )
-        if not os.access(path, os.W_OK):
+        if not (read_only or os.access(path, os.W_OK)):
             raise PermissionError(errno.EACCES, "not writable", str(path))
-        return Directory(path, identity, disk or OsDisk())
+        return Directory(path, identity, disk)
 
 
-def _create(path: Path, identity: Identity) -> Identity:
-    foreign = sorted({entry.name for entry in path.iterdir()} - _OWN_NAMES)
-    if foreign:
-        raise NotAStore(
-            f"{path}: holds {foreign[0]!r}, and no {FILE_NAME}: another program's directory; "
-            "name an empty one",
-            path=str(path),
-        )
-    with _locked(path):
-        existing = _read_identity(path)
+def _create(disk: Disk, path: Path, identity: Identity) -> Identity:
+    refuse_foreign(disk, path)
+    with Flock(path / _LOCK) as lock:
+        lock.take()
+        existing = read_identity(disk, path)
         if existing is not None:
             return existing  # another process was quicker
-        for part in _PARTS:
-            (path / part).mkdir(DIRECTORY_MODE, exist_ok=True)
-        LmdbTables(path / "index").close()
-        boot = _boot_id()
-        if boot is not None:
-            _write_whole(path / _BOOT, boot)
-        _write_whole(path / FILE_NAME, encode_identity(identity))
+        directory = Directory(path, identity, disk)
+        state = State(index=1, log=1, boot=boot_id())
+        for part in (directory.index_path(1), directory.log_path(1), directory.owners):
+            disk.make_directory(part)
+        LmdbTables(directory.index_path(1)).close()
+        directory.write_state(state)
+        write_whole(disk, path / identity_file.FILE_NAME, encode_identity(identity))
         return identity
 
 
-def _read_identity(path: Path) -> Identity | None:
+def refuse_foreign(disk: Disk, path: Path) -> None:
+    """Refuse a directory that holds what no store does, with `NotAStore`."""
+    foreign = sorted(name for name in disk.names(path) if not _is_own(name))
+    if foreign:
+        raise NotAStore(
+            f"{path}: holds {foreign[0]!r}, and no {identity_file.FILE_NAME}: "
+            "another program's directory; name an empty one",
+            path=str(path),
+        )
+
+
+def read_identity(disk: Disk, path: Path) -> Identity | None:
+    """What the directory says it is; None if it says nothing."""
     try:
-        data = (path / FILE_NAME).read_bytes()
-    except FileNotFoundError:
-        return None
-    try:
-        return decode_identity(data)
+        data = read_whole(disk, path / identity_file.FILE_NAME)
+        return None if data is None else decode_identity(data)
     except (NotAStore, UnsupportedFormat) as error:
         raise type(error)(f"{path}: {error}", path=str(path)) from None
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Alone among all processes, until the block ends or this process dies."""
-    fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
-
-
-@contextlib.contextmanager
-def _mapped_errors(path: Path) -> Iterator[None]:
+def mapped_errors(path: Path) -> Iterator[None]:
+    """The system's errors in the block become the store's."""
     try:
         yield
     except StoreError:
@@ -174,26 +455,20 @@ def _mapped_errors(path: Path) -> Iterator[None]:
         raise store_error(error, Path(error.filename or path)) from error
 
 
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole, or as it was, whatever dies meanwhile."""
-    new = path.with_name(path.name + _NEW)
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-    try:
-        OsDisk().write(fd, data, 0)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    new.replace(path)
-    OsDisk().sync_directory(path.parent)
+def _is_own(name: str) -> bool:
+    name = name.removesuffix(NEW_SUFFIX)
+    return name in _OWN_NAMES or any(_number(name, part) for part in (_INDEX, _LOG, DAMAGED_LOG))
 
 
-def _read(path: Path) -> bytes:
-    return path.read_bytes() if path.exists() else b""
+def _number(name: str, prefix: str) -> int:
+    """The number behind *prefix*; 0 if *name* is none of these."""
+    digits = name.removeprefix(prefix)
+    return int(digits) if name.startswith(prefix) and digits.isascii() and digits.isdigit() else 0
 
 
-def _boot_id() -> bytes | None:
-    """Names the time since the machine was started; None where the system does not say."""
+def boot_id() -> str:
+    """Names the time since the machine was started; "" where the system does not say."""
     if sys.platform == "darwin":
         said = subprocess.run(_BOOT_ID_COMMAND, capture_output=True, check=False)  # noqa: S603
-        return said.stdout or None
-    return _BOOT_ID.read_bytes() if _BOOT_ID.exists() else None
+        return said.stdout.decode(errors="replace").strip()
+    return _BOOT_ID.read_text(encoding="ascii").strip() if _BOOT_ID.exists() else ""

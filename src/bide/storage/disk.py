@@ -1,7 +1,8 @@
 """The few calls that change a disk, in one place.
 
-The log goes through a `Disk`, so that another one can stand in for it, and
-what each failure of the operating system means is said here once.
+Log, checkpoints and the files that name them go through a `Disk`, so that
+another one can stand in for it, and what each failure of the operating
+system means is said here once.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Protocol
@@ -49,10 +51,18 @@ else:
     _sync = os.fdatasync
 
 
+NEW_SUFFIX = ".new"
+"""Ends the name of what is not whole yet: left by a process that died, it may go."""
+
+
 class Disk(Protocol):
-    """What the log asks of a disk. Each call may raise OSError."""
+    """What the store asks of a disk. Each call may raise OSError."""
 
     def open(self, path: Path, *, create: bool) -> int: ...
+    def open_to_read(self, path: Path) -> int:
+        """As `open`, for a file that this process need not be allowed to write."""
+        ...
+
     def close(self, fd: int) -> None: ...
     def size(self, fd: int) -> int: ...
     def write(self, fd: int, data: bytes, offset: int) -> None:
@@ -66,7 +76,48 @@ class Disk(Protocol):
         ...
 
     def sync(self, fd: int) -> None: ...
-    def sync_directory(self, path: Path) -> None: ...
+    def sync_directory(self, path: Path) -> None:
+        """Have the directory's names on the disk: files made, renamed and removed."""
+        ...
+
+    def names(self, path: Path) -> list[str]:
+        """What stands in a directory, in no order."""
+        ...
+
+    def make_directory(self, path: Path) -> None: ...
+    def rename(self, old: Path, new: Path) -> None:
+        """Give a file or directory another name, in one step, in the place of a file there."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, or a directory with all in it; none there is fine."""
+        ...
+
+
+def write_whole(disk: Disk, path: Path, data: bytes) -> None:
+    """Write a file so that it is there whole, or as it was, whatever dies meanwhile."""
+    new = path.with_name(path.name + NEW_SUFFIX)
+    fd = disk.open(new, create=True)
+    try:
+        disk.truncate(fd, 0)
+        disk.write(fd, data, 0)
+        disk.sync(fd)
+    finally:
+        disk.close(fd)
+    disk.rename(new, path)
+    disk.sync_directory(path.parent)
+
+
+def read_whole(disk: Disk, path: Path) -> bytes | None:
+    """All of a file; None if there is none."""
+    try:
+        fd = disk.open_to_read(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return disk.read(fd, disk.size(fd), 0)
+    finally:
+        disk.close(fd)
 
 
 class OsDisk:
@@ -75,6 +126,9 @@ class OsDisk:
     def open(self, path: Path, *, create: bool) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return os.open(path, flags, FILE_MODE)
+
+    def open_to_read(self, path: Path) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self, fd: int) -> None:
         os.close(fd)
@@ -115,3 +169,22 @@ class OsDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def names(self, path: Path) -> list[str]:
+        return [entry.name for entry in path.iterdir()]
+
+    def make_directory(self, path: Path) -> None:
+        path.mkdir(DIRECTORY_MODE, exist_ok=True)
+
+    def rename(self, old: Path, new: Path) -> None:
+        old.replace(new)
+
+    def remove(self, path: Path) -> None:
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            pass
+        except (IsADirectoryError, PermissionError):  # macOS says EPERM of a directory
+            if not path.is_dir():
+                raise
+            shutil.rmtree(path)

@@ -11,18 +11,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
 import lmdb
 
 from bide.errors import CorruptIndex, StoreError, StoreFailed, StoreFull, StoreLocked, StoreReadOnly
-from bide.storage.disk import FILE_MODE, OsDisk, store_error
+from bide.storage.disk import FILE_MODE, Disk, OsDisk, store_error
 from bide.storage.tables import TABLE_NAMES, Table, TableName, Transaction
 
 MAP_SIZE = 1 << 38
 """256 GiB of address space; the file grows only as it is used."""
+
+DATA_FILE = "data.mdb"
 
 READERS_MAX = 1_024
 
@@ -85,11 +87,16 @@ def _reserve_lock_file(path: Path) -> None:
 
 
 class LmdbTables:
-    """An `Environment` in LMDB files under *path*."""
+    """An `Environment` in LMDB files under *path*.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        read_only: Change nothing, and make nothing that is not there.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
-        _reserve_lock_file(path)
+        if not read_only:
+            _reserve_lock_file(path)
         try:
             self._environment = lmdb.open(
                 str(path),
@@ -103,20 +110,55 @@ class LmdbTables:
                 meminit=False,
                 readahead=False,
                 writemap=False,
+                readonly=read_only,
+                create=not read_only,
             )
             self.tables: Mapping[TableName, Table] = {
-                name: self._environment.open_db(name.encode()) for name in TABLE_NAMES
+                name: self._environment.open_db(name.encode(), create=not read_only)
+                for name in TABLE_NAMES
             }
-            self._environment.reader_check()
+            if not read_only:
+                self._environment.reader_check()
         except lmdb.Error as error:
             raise index_error(error, path) from error
 
     def begin(self, *, write: bool) -> Transaction:
         return cast("Transaction", self._environment.begin(write=write))
 
+    def copy(self, txn: Transaction, disk: Disk, fd: int, offset: int) -> None:
+        del disk  # LMDB writes by itself, without the interpreter
+        os.lseek(fd, offset, os.SEEK_SET)
+        try:
+            self._environment.copyfd(fd, compact=True, txn=cast("lmdb.Transaction[bytes]", txn))
+        except lmdb.Error as error:
+            raise index_error(error, self.path) from error
+
+    @classmethod
+    def load(cls, disk: Disk, path: Path, image: Iterable[bytes]) -> LmdbTables:
+        """The tables that `copy` wrote, in directory *path*, which is empty."""
+        fd = disk.open(path / DATA_FILE, create=True)
+        try:
+            offset = 0
+            for part in image:
+                disk.write(fd, part, offset)
+                offset += len(part)
+        finally:
+            disk.close(fd)
+        return cls(path)
+
     def sync(self) -> None:
-        """Put everything committed so far on the disk."""
-        self._environment.sync(True)
+        try:
+            self._environment.sync(True)
+        except lmdb.Error as error:
+            raise index_error(error, self.path) from error
+
+    def size(self) -> tuple[int, int]:
+        """Bytes of the file, and of them those in use."""
+        page = self._environment.stat()["psize"]
+        with self._environment.begin() as txn:
+            stats = [txn.stat(table) for table in self.tables.values()]
+        used = sum(s["branch_pages"] + s["leaf_pages"] + s["overflow_pages"] for s in stats)
+        return (self._environment.info()["last_pgno"] + 1) * page, used * page
 
     def close(self) -> None:
         self._environment.close()

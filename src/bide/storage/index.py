@@ -2,7 +2,8 @@
 
 `IndexView` reads; `bide.storage.apply` is the only code that changes.
 Table *meta* holds ``log`` (the end of the log that these tables reflect),
-``next_job`` and ``next_owner``.
+``next_job``, ``next_owner``, and ``moved`` once another index has taken the
+place of this one: the number that names it.
 """
 
 from __future__ import annotations
@@ -31,15 +32,16 @@ from bide.format.row import (
 from bide.model.job import Job, JobId, LeaseRow, Owner, OwnerId
 from bide.model.limits import PRIORITY_MAX
 from bide.model.queue import QueueRow, topic_queue
-from bide.storage.log import START, Position
+from bide.storage.log_files import START, Position
 from bide.storage.tables import Table, TableName, Transaction
 
 META_LOG = b"log"
 META_NEXT_JOB = b"next_job"
 META_NEXT_OWNER = b"next_owner"
+META_MOVED = b"moved"
 
 encode_position = msgspec.msgpack.Encoder().encode
-_decode_position = msgspec.msgpack.Decoder(Position).decode
+decode_position = msgspec.msgpack.Decoder(Position).decode
 
 
 class Counts(msgspec.Struct):
@@ -88,7 +90,12 @@ class IndexView:
     def position(self) -> Position:
         """The end of the log that these tables reflect."""
         data = self._txn.get(META_LOG, db=self._tables["meta"])
-        return START if data is None else _decode_position(data)
+        return START if data is None else decode_position(data)
+
+    def moved(self) -> int | None:
+        """The index that has taken the place of this one, which then changes no more."""
+        data = self._txn.get(META_MOVED, db=self._tables["meta"])
+        return None if data is None else decode_u64(data)
 
     def next_job_id(self) -> JobId:
         return JobId(self._next(META_NEXT_JOB))

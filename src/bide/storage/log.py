@@ -17,42 +17,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
-from bide.errors import CorruptRecord, StoreFailed
-from bide.format.record import HEAD_CHECK_OFFSET, MAGIC, Record, decode_record, encode_record
-from bide.format.segment import (
-    HEAD_SIZE,
-    SegmentHead,
-    decode_segment_head,
-    encode_segment_head,
-    segment_base,
-    segment_name,
-)
+from bide.errors import StoreFailed
+from bide.format.record import HEAD_CHECK_OFFSET, Record, encode_record
+from bide.format.segment import HEAD_SIZE, SegmentHead, encode_segment_head, segment_name
 from bide.storage.disk import Disk, store_error
+from bide.storage.log_files import LEFT_SIZE, START, LogFiles, Position
 
 WRITE_SIZE_JOINED = 1 << 16
 """Up to this size a head and its body are joined for one write; above, copying costs more."""
 
 
-class Position(msgspec.Struct, frozen=True, array_like=True):
-    """An end of the log."""
-
-    base: int = 0
-    """Where the segment that the last record stands in starts."""
-    end: int = 0
-    """The log offset just past the last record; 0 before the first segment."""
-    chain: int = 0
-    """The head check of the last record."""
-
-
-START = Position()
-
 RESERVE_SIZE = 1 << 20
 """Space taken ahead of the log's end."""
-
-_LEFT_SIZE = 4
-"""A record starts with its magic, so these bytes tell whether one was left."""
 
 
 class Log(Protocol):
@@ -60,8 +36,10 @@ class Log(Protocol):
 
     def append(self, body: bytes, at: Position, now_ms: int) -> Position: ...
     def stands(self, after: Position, size: int) -> bool: ...
-    def sync(self) -> None: ...
-    def read(self, until: Position | None = None) -> Iterator[tuple[Record, Position]]: ...
+    def sync(self, end: int = 0) -> None: ...
+    def read(
+        self, until: Position | None = None, *, start: Position = START
+    ) -> Iterator[tuple[Record, Position]]: ...
     def file(self, base: int) -> str:
         """What to call the segment at *base* in an error."""
         ...
@@ -73,13 +51,14 @@ class SegmentLog:
     """A log in the segment files of directory *path*."""
 
     def __init__(self, disk: Disk, path: Path, *, store_id: bytes, segment_size: int) -> None:
+        self.files = LogFiles(disk, path, store_id)
         self._disk = disk
         self._path = path
-        self._store_id = store_id
         self._segment_size = segment_size
         self._base = -1
         self._fd = -1
         self._file = path
+        self._synced = 0  # a log offset up to which all is on the disk
         self._sync_lock = threading.Lock()  # held to sync the segment, and to let go of it
 
     def append(self, body: bytes, at: Position, now_ms: int) -> Position:
@@ -97,7 +76,9 @@ class SegmentLog:
                 at = self._start_segment(at, at.end)
             elif at.base != self._base:
                 self._use(at.base)
-            head, check = encode_record(body, offset=at.end, written_ms=now_ms, chain=at.chain)
+            head, check = encode_record(
+                body, offset=at.end, written_ms=now_ms, synced=self._synced, chain=at.chain
+            )
             start = at.end - at.base
             self._make_room(start, len(head) + len(body))
             if len(body) <= WRITE_SIZE_JOINED:
@@ -116,11 +97,15 @@ class SegmentLog:
             self._fd, 4, offset
         ) == after.chain.to_bytes(4, "big")
 
-    def sync(self) -> None:
+    def sync(self, end: int = 0) -> None:
         """Put on the disk what this process has appended.
 
         Only the segment in use: one that was left was synced by whoever
         started the next one.
+
+        Args:
+            end: Up to where what was appended has been committed. Records
+                that follow tell of it.
 
         Raises:
             StoreFailed: It may be lost. Never to be tried again: the kernel
@@ -129,83 +114,80 @@ class SegmentLog:
         with self._sync_lock:
             if self._fd < 0:
                 return
-            self._sync_segment()
+            self._sync_segment(end)
 
-    def read(self, until: Position | None = None) -> Iterator[tuple[Record, Position]]:
-        """The records up to *until*, oldest first, each with the end of the log behind it.
-
-        Args:
-            until: Where to stop. None: at the last whole record; a torn
-                tail of the last segment is no fault then.
-
-        Raises:
-            CorruptRecord: The log is damaged, at *path* and *offset*, or
-                ends before *until*.
-        """
-        base = chain = 0
-        bases = self.bases()
-        while bases if until is None else base < until.end:
-            path = self._path / segment_name(base)
-            try:
-                data = memoryview(path.read_bytes())
-            except OSError as error:
-                raise CorruptRecord(
-                    f"{path}: {error.strerror}; the records from here on are missing",
-                    path=str(path),
-                    offset=base,
-                ) from error
-            end = base
-            is_last = until is None and base == bases[-1]
-            for record, end in self._read_segment(path, data, base, chain, is_last=is_last):
-                yield record, Position(base, end, record.check)
-                chain = record.check
-                if until is not None and end >= until.end:
-                    return
-            if is_last:
-                return
-            if end == base or end != base + len(data):
-                raise CorruptRecord(
-                    f"{path}: it ends within the record at {end}", path=str(path), offset=end
-                )
-            base = end
-
-    def _read_segment(
-        self, path: Path, data: memoryview, base: int, chain: int, *, is_last: bool
-    ) -> Iterator[tuple[Record, int]]:
-        """The whole records of one segment, each with the log offset behind it."""
-        try:
-            head = self._read_head(data, base, is_last=is_last)
-            if head is None:
-                return
-            if head.chain != chain or head.store_id != self._store_id:
-                raise CorruptRecord(f"segment at {base}: it is not this log's", offset=base)
-            offset = base + HEAD_SIZE
-            while not _is_reserved(data, offset - base):
-                try:
-                    decoded = decode_record(data, offset - base, offset=offset)
-                except CorruptRecord:
-                    if is_last and not _has_record(data, offset - base + 1, base):
-                        return  # written in part: space taken ahead hides where it was torn
-                    raise
-                if decoded is None:
-                    return
-                record, end = decoded
-                if record.chain != chain:
-                    raise CorruptRecord(
-                        f"record at {offset}: it does not follow the one before", offset=offset
-                    )
-                yield record, base + end
-                chain, offset = record.check, base + end
-        except CorruptRecord as error:
-            raise CorruptRecord(f"{path}: {error}", path=str(path), offset=error.offset) from None
+    def read(
+        self, until: Position | None = None, *, start: Position = START
+    ) -> Iterator[tuple[Record, Position]]:
+        """See `LogFiles.read`."""
+        return self.files.read(until, start=start)
 
     def file(self, base: int) -> str:
-        return str(self._path / segment_name(base))
+        return self.files.file(base)
 
-    def bases(self) -> list[int]:
-        """Where each segment starts, in order."""
-        names = (segment_base(entry.name) for entry in self._path.iterdir())
-        return sorted(base for base in names if base is not None)
+    def sync_segment(self, base: int) -> None:
+        """Put a segment on the disk, whoever wrote it.
+
+        Raises:
+            StoreFailed: As `sync`.
+        """
+        path = self._path / segment_name(base)
+        try:
+            fd = self._disk.open(path, create=False)
+            try:
+                self._disk.sync(fd)
+            finally:
+                self._disk.close(fd)
+        except OSError as error:
+            raise _sync_error(path, error) from error
+
+    def cut(self, at: Position) -> None:
+        """Drop what stands behind *at*, for good. Only while no other process appends."""
+        self.close()
+        for base in self.files.bases():
+            if base > at.base:
+                self._disk.remove(self._path / segment_name(base))
+        if at != START:
+            fd = self._disk.open(self._path / segment_name(at.base), create=False)
+            try:
+                self._disk.truncate(fd, at.end - at.base)
+                self._disk.sync(fd)
+            finally:
+                self._disk.close(fd)
+        self._disk.sync_directory(self._path)
+
+    def rewrite(self) -> None:
+        """Write the last segment again: of a sync that failed, the kernel keeps pages, but no debt.
+
+        Raises:
+            StoreFailed: The disk refuses still.
+        """
+        for base in self.files.bases()[-1:]:
+            data = self.files.segment(base)
+            path = self._path / segment_name(base)
+            try:
+                fd = self._disk.open(path, create=False)
+                try:
+                    self._disk.write(fd, bytes(data), 0)
+                    self._disk.sync(fd)
+                finally:
+                    self._disk.close(fd)
+            except OSError as error:
+                raise _sync_error(path, error) from error
+
+    def start_at(self, at: Position) -> Position:
+        """Begin an empty log where another ended; returns where its first record will stand."""
+        return self._start_segment(at, at.end)
+
+    def trim(self, base: int) -> int:
+        """Remove the segments before the one at *base*, the oldest first; returns their bytes."""
+        size = 0
+        for old, following in zip(bases := self.files.bases(), bases[1:], strict=False):
+            if following > base:
+                break
+            self._disk.remove(self._path / segment_name(old))
+            size += following - old
+        return size
 
     def close(self) -> None:
         """Let go of the segment. What was not synced stays with the kernel."""
@@ -222,11 +204,11 @@ class SegmentLog:
     def _start_segment(self, at: Position, base: int) -> Position:
         if self._fd >= 0:
             self._disk.truncate(self._fd, at.end - at.base)  # what was reserved and not used
-            self._sync_segment()  # before a later segment exists: the log has no holes
+            self._sync_segment(at.end)  # before a later segment exists: the log has no holes
         fd = self._disk.open(self._path / segment_name(base), create=True)
         try:
             self._disk.truncate(fd, 0)  # left by a process that died right here
-            head = encode_segment_head(SegmentHead(self._store_id, base, at.chain))
+            head = encode_segment_head(SegmentHead(self.files.store_id, base, at.chain))
             self._disk.write(fd, head, 0)
             self._disk.sync(fd)
             self._disk.sync_directory(self._path)
@@ -236,23 +218,12 @@ class SegmentLog:
         self._replace(fd, base)
         return Position(base, base + HEAD_SIZE, at.chain)
 
-    def _read_head(self, data: memoryview, base: int, *, is_last: bool) -> SegmentHead | None:
-        try:
-            return decode_segment_head(data, base=base)
-        except CorruptRecord:
-            if is_last and not _has_record(data, 0, base):
-                return None  # its maker died, or the power went, before it was used
-            raise
-
-    def _sync_segment(self) -> None:
+    def _sync_segment(self, end: int) -> None:
         try:
             self._disk.sync(self._fd)
         except OSError as error:
-            raise StoreFailed(
-                f"{self._file}: sync failed ({error.strerror}); the last puts may be lost "
-                "with the machine's power: check the disk, then open the store again",
-                path=str(self._file),
-            ) from error
+            raise _sync_error(self._file, error) from error
+        self._synced = max(self._synced, end)
 
     def _make_room(self, start: int, size: int) -> None:
         """Have zeros from *start* on, and space for *size* bytes.
@@ -268,7 +239,7 @@ class SegmentLog:
                 "the log was cut or replaced under a running store",
                 path=str(self._file),
             )
-        if any(self._disk.read(self._fd, _LEFT_SIZE, start)):
+        if any(self._disk.read(self._fd, LEFT_SIZE, start)):
             self._disk.truncate(self._fd, start)
             file_size = start
         if start + size > file_size:
@@ -288,23 +259,12 @@ class SegmentLog:
                 self._disk.close(old)
 
 
-def _is_reserved(data: memoryview, start: int) -> bool:
-    """Whether nothing stands from byte *start* on but space taken ahead."""
-    return not any(data[start : start + _LEFT_SIZE]) and not any(data[start:])
-
-
-def _has_record(data: memoryview, start: int, base: int) -> bool:
-    """Whether a whole record stands anywhere from byte *start* of the segment at *base*."""
-    rest = bytes(data[start:])
-    at = rest.find(MAGIC)
-    while at >= 0:
-        try:
-            if decode_record(data, start + at, offset=base + start + at) is not None:
-                return True
-        except CorruptRecord:
-            pass
-        at = rest.find(MAGIC, at + 1)
-    return False
+def _sync_error(path: Path, error: OSError) -> StoreFailed:
+    return StoreFailed(
+        f"{path}: sync failed ({error.strerror}); the last puts may be lost "
+        "with the machine's power: check the disk, then open the store again",
+        path=str(path),
+    )
 
 
 class MemoryLog:
@@ -318,11 +278,13 @@ class MemoryLog:
         del after, size
         return False  # no other process: the position says all
 
-    def sync(self) -> None:
+    def sync(self, end: int = 0) -> None:
         """Nothing outlives the process."""
 
-    def read(self, until: Position | None = None) -> Iterator[tuple[Record, Position]]:
-        del until
+    def read(
+        self, until: Position | None = None, *, start: Position = START
+    ) -> Iterator[tuple[Record, Position]]:
+        del until, start
         return iter(())
 
     def file(self, base: int) -> str:

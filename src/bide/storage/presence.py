@@ -117,7 +117,7 @@ class DiskPresence:
 
     def is_alive(self, token: str) -> bool:
         try:
-            fd = os.open(self._path / token, os.O_RDWR | os.O_CLOEXEC)
+            fd = os.open(self._path / token, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         except OSError as error:

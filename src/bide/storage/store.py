@@ -36,9 +36,11 @@ from bide.model.commands import Answer, Command, Decide, Put
 from bide.model.machine import decide
 from bide.storage.apply import Applier
 from bide.storage.environment import index_error
-from bide.storage.fork import ForkOrder, watch_forks
+from bide.storage.fork import ForkOrder, unforked, watch_forks
 from bide.storage.index import IndexView
-from bide.storage.log import START, Log, Position
+from bide.storage.log import Log
+from bide.storage.log_files import START, Position
+from bide.storage.parts import Parts, Snapshot
 from bide.storage.tables import Environment
 
 Sync = Literal["always", "interval", "never"]
@@ -75,11 +77,12 @@ class Store:
 
     Args:
         open_parts: Opens the index's tables and the log; called on first
-            use, and again in a child of a fork.
+            use, again in a child of a fork, and whenever another index has
+            taken the place of the one in use.
         path: Names the store in errors.
     """
 
-    def __init__(self, open_parts: Callable[[], tuple[Environment, Log]], *, path: str) -> None:
+    def __init__(self, open_parts: Callable[[], Parts], *, path: str) -> None:
         self._open_parts = open_parts
         self.path = path
         self._closed = False
@@ -88,7 +91,8 @@ class Store:
         watch_forks(self, ForkOrder.STORE)
 
     def _start_afresh(self) -> None:
-        self._parts: tuple[Environment, Log] | None = None
+        self._parts: Parts | None = None
+        self._snapshot_lock = threading.Lock()  # taken before _lock: a snapshot is being read
         self._lock = threading.Lock()  # LMDB, and everything below it
         self._sync_lock = threading.Lock()  # taken after _lock, never before
         self._line: deque[_Caller] = deque()
@@ -144,12 +148,51 @@ class Store:
     def view(self) -> Iterator[IndexView]:
         """The index as it is now. Short use only: commits wait meanwhile."""
         with self._lock:
-            environment, _ = self._open()
             try:
-                with environment.begin(write=False) as txn:
-                    yield IndexView(txn, environment.tables)
+                yield from self._view()
             except lmdb.Error as error:
                 raise index_error(error, self.path) from error
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        """The store as it is now, for as long as the block reads it. Commits go on meanwhile.
+
+        Not for long: the index's file grows while a snapshot is held, and
+        no fork can be made, since the child's copy would end it.
+        """
+        with self._snapshot_lock, contextlib.ExitStack() as unforked_until:
+            with self._lock:
+                parts = self._open_current()  # before: to open takes what is not to be forked
+            unforked_until.enter_context(unforked())
+            with self._lock, contextlib.ExitStack() as held:
+                txn = held.enter_context(parts.environment.begin(write=False))
+                end = held.pop_all()
+            try:
+                view = IndexView(txn, parts.environment.tables)
+                yield Snapshot(parts.environment, txn, parts.log, view)
+            except lmdb.Error as error:
+                raise index_error(error, self.path) from error
+            finally:
+                with self._lock:
+                    end.close()
+
+    @contextlib.contextmanager
+    def at_rest(self) -> Iterator[Parts]:
+        """The parts in use, with nothing of this process under way in them. Short use only."""
+        with self._snapshot_lock, self._lock:
+            try:
+                yield self._open_current()
+            except lmdb.Error as error:
+                raise index_error(error, self.path) from error
+
+    def fail(self, error: StoreFailed) -> None:
+        """Close the store for good, since the disk has not kept what it was given."""
+        with self._lock:
+            self._break(self._open(), error)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     @property
     def end(self) -> int:
@@ -158,20 +201,15 @@ class Store:
 
     def close(self) -> None:
         """Sync, and let go of the files. Closing twice is harmless."""
-        with self._lock, self._sync_lock:
+        with self._snapshot_lock, self._lock, self._sync_lock:
             self._closed = True
             self._dirty.set()  # for the ticker to see it
-            if self._parts is None:
-                return
-            environment, log = self._parts
-            self._parts = None
-            try:
-                if self._broken is None and self._synced_end < self._appended_end:
-                    log.sync()
-                    self._synced_end = self._appended_end
-            finally:
-                environment.close()
-                log.close()
+            parts, self._parts = self._parts, None
+            if parts is not None:
+                try:
+                    self._sync_rest(parts)
+                finally:
+                    parts.close()
 
     def before_fork(self) -> None:
         self._lock.acquire()
@@ -189,12 +227,55 @@ class Store:
         # Both locks are held, so nothing was under way. LMDB knows its own
         # process by its pid and touches nothing of the parent's here.
         if self._parts is not None:
-            environment, log = self._parts
-            environment.close()
-            log.close()
+            self._parts.release()
         self._start_afresh()
 
-    def _open(self) -> tuple[Environment, Log]:
+    def _sync_rest(self, parts: Parts) -> None:
+        """Have all that was committed on the disk. Under both locks."""
+        if self._broken is None and self._synced_end < self._appended_end:
+            try:
+                parts.log.sync(self._appended_end)
+            except StoreFailed as error:
+                self._break(parts, error)
+                raise
+            self._synced_end = self._appended_end
+
+    def _break(self, parts: Parts, error: StoreFailed) -> None:
+        """A sync has failed: nothing more is done here, and others shall know."""
+        if self._broken is None:
+            self._broken = error
+            parts.distrust()
+
+    def _view(self) -> Iterator[IndexView]:
+        while True:
+            environment = self._open().environment
+            with environment.begin(write=False) as txn:
+                view = IndexView(txn, environment.tables)
+                if view.moved() is None:
+                    yield view
+                    return
+            self._reopen()
+
+    def _open_current(self) -> Parts:
+        """The parts, of the index that is in force."""
+        for _ in self._view():
+            pass
+        assert self._parts is not None
+        return self._parts
+
+    def _reopen(self) -> None:
+        """Go on with the index that has taken the place of this one. Under _lock.
+
+        No snapshot is being read: who makes one, and who moves an index,
+        exclude each other over all processes.
+        """
+        with self._sync_lock:
+            assert self._parts is not None
+            self._sync_rest(self._parts)
+            parts, self._parts = self._parts, None
+            parts.release()
+
+    def _open(self) -> Parts:
         if self._closed:
             raise StoreClosed(f"{self.path}: the store was closed; open a new App", path=self.path)
         if self._broken is not None:
@@ -245,12 +326,19 @@ class Store:
     def _commit(self, group: Sequence[_Caller]) -> None:
         """Carry out the commands of *group* in one transaction."""
         assert group, "a caller is neither done nor in line"
-        environment, log = self._open()
+        while not self._commit_to(self._open(), group):
+            self._reopen()
+
+    def _commit_to(self, parts: Parts, group: Sequence[_Caller]) -> bool:
+        """The same; False if another index has taken the place of the one in *parts*."""
+        environment, log = parts.environment, parts.log
         after, size = START, 0
         try:
             with environment.begin(write=True) as txn:
                 applier = Applier(txn, environment.tables)
                 view = IndexView(txn, environment.tables, applier.changed)
+                if view.moved() is not None:
+                    return False
                 entries: list[Entry] = []
                 for caller in group:
                     caller.answers = [
@@ -266,7 +354,7 @@ class Store:
         except lmdb.Error as error:
             raise index_error(error, self.path) from error
         except StoreFailed as error:
-            self._broken = error
+            self._break(parts, error)
             raise
         except Exception:
             raise
@@ -276,6 +364,7 @@ class Store:
             if after != START and self._has_committed(environment, log, after, size):
                 self._settle_group(group, after)
             raise
+        return True
 
     def _settle_group(self, group: Sequence[_Caller], after: Position) -> None:
         self._appended_end = max(self._appended_end, after.end)
@@ -313,17 +402,17 @@ class Store:
                         f"{self.path}: the store was closed before this was on the disk",
                         path=self.path,
                     )
-                self._sync_once(self._parts[1])
+                self._sync_once(self._parts)
 
-    def _sync_once(self, log: Log) -> None:
+    def _sync_once(self, parts: Parts) -> None:
         over, next_over = self._sync_over, _held_lock()
         goal = self._appended_end
         try:
             self._syncing = True
-            log.sync()
+            parts.log.sync(goal)
             self._synced_end = goal
         except StoreFailed as error:
-            self._broken = error
+            self._break(parts, error)
             raise
         finally:
             # No call before the release: an interrupt of this thread can't come in between.

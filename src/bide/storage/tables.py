@@ -8,8 +8,12 @@ fills them with dicts and sorted lists, for a store that lives in memory.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Protocol, Self
+
+import msgspec
+
+from bide.storage.disk import Disk
 
 Table = Any
 """A table's handle, as an `Environment` gives it: opaque."""
@@ -62,6 +66,14 @@ class Environment(Protocol):
     @property
     def tables(self) -> Mapping[TableName, Table]: ...
     def begin(self, *, write: bool) -> Transaction: ...
+    def copy(self, txn: Transaction, disk: Disk, fd: int, offset: int) -> None:
+        """Write an image of the tables, as *txn* sees them, to a file from *offset* on."""
+        ...
+
+    def sync(self) -> None:
+        """Put everything committed so far on the disk."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -156,6 +168,24 @@ class MemoryTables:
     def begin(self, *, write: bool) -> Transaction:
         del write
         return _MemoryTransaction()
+
+    def copy(self, txn: Transaction, disk: Disk, fd: int, offset: int) -> None:
+        del txn  # whoever has it is alone
+        rows = {name: table.rows for name, table in self.tables.items()}
+        disk.write(fd, msgspec.msgpack.encode(rows), offset)
+
+    @classmethod
+    def load(cls, image: Iterable[bytes]) -> MemoryTables:
+        """The tables that `copy` wrote."""
+        loaded = cls()
+        rows = msgspec.msgpack.decode(b"".join(image), type=dict[str, dict[bytes, bytes]])
+        for name, table in loaded.tables.items():
+            table.rows = rows[name]
+            table.keys = sorted(table.rows)
+        return loaded
+
+    def sync(self) -> None:
+        """Nothing outlives the process."""
 
     def close(self) -> None:
         """Nothing to give back."""

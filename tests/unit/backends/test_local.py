@@ -235,7 +235,7 @@ def test_the_space_of_what_was_cancelled_is_used_again(tmp_path: Path) -> None:
     for _ in range(8):
         results = backend.put(jobs)
         assert backend.cancel([JobRef(id=result.id) for result in results]) == (None,) * len(jobs)
-        sizes.append((tmp_path / "store" / "index" / "data.mdb").stat().st_size)
+        sizes.append((tmp_path / "store" / "index-1" / "data.mdb").stat().st_size)
     assert sizes[-1] <= 2 * sizes[0], sizes
     (queue,) = backend.stats().queues
     assert (queue.waiting, queue.cancelled_total) == (0, 8 * len(jobs))

@@ -21,7 +21,9 @@ def segment_of(bodies: Sequence[bytes], base: int = BASE) -> tuple[bytes, list[i
     data, chain, ends = b"", 0, []
     for index, body in enumerate(bodies):
         offset = base + len(data)
-        head, chain = encode_record(body, offset=offset, written_ms=1_000 + index, chain=chain)
+        head, chain = encode_record(
+            body, offset=offset, written_ms=1_000 + index, synced=index, chain=chain
+        )
         data += head + body
         ends.append(len(data))
     return data, ends
@@ -68,7 +70,7 @@ def test_a_record_starts_anywhere_in_its_buffer() -> None:
 
 
 def test_every_flipped_bit_is_found() -> None:
-    head, _ = encode_record(b"the body", offset=BASE, written_ms=7, chain=9)
+    head, _ = encode_record(b"the body", offset=BASE, written_ms=7, synced=5, chain=9)
     data = bytearray(head + b"the body")
     for bit in range(len(data) * 8):
         data[bit // 8] ^= 1 << bit % 8
@@ -80,7 +82,7 @@ def test_every_flipped_bit_is_found() -> None:
 
 
 def test_a_flipped_bit_is_found_in_a_record_that_is_cut_short() -> None:
-    head, _ = encode_record(b"the body", offset=BASE, written_ms=7, chain=9)
+    head, _ = encode_record(b"the body", offset=BASE, written_ms=7, synced=5, chain=9)
     for bit in range(HEAD_SIZE * 8):
         data = bytearray(head)  # a damaged size would else look like a torn tail
         data[bit // 8] ^= 1 << bit % 8
@@ -96,18 +98,18 @@ def test_a_record_out_of_place_is_found() -> None:
 
 
 def test_a_record_behind_another_says_so_by_its_chain() -> None:
-    _, first = encode_record(b"one", offset=0, written_ms=0, chain=0)
-    _, other = encode_record(b"two", offset=0, written_ms=0, chain=0)
+    _, first = encode_record(b"one", offset=0, written_ms=0, synced=0, chain=0)
+    _, other = encode_record(b"two", offset=0, written_ms=0, synced=0, chain=0)
     assert first != other, "the check is of the body too, by its own check"
-    _, later = encode_record(b"one", offset=0, written_ms=1, chain=0)
+    _, later = encode_record(b"one", offset=0, written_ms=1, synced=0, chain=0)
     assert first != later
 
 
 @pytest.mark.parametrize("field, value", [(0, b"bIdX"), (1, 2), (2, 0), (2, 2), (3, 1)], ids=str)
 def test_a_whole_head_that_bide_does_not_write_is_refused(field: int, value: object) -> None:
-    fields: list[object] = [b"bIdR", 1, 1, 0, 0, 0, BASE, 7, 9]
+    fields: list[object] = [b"bIdR", 1, 1, 0, 0, 0, BASE, 7, 0, 9]
     fields[field] = value
-    head = struct.pack(">4sBBHIIQQI", *fields)
+    head = struct.pack(">4sBBHIIQQQI", *fields)
     data = head + struct.pack(">I", crc32(head))
     with pytest.raises(CorruptRecord, match="not a record that bide writes"):
         decode_record(memoryview(data), 0, offset=BASE)

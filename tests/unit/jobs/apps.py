@@ -33,7 +33,13 @@ class Recorder:
         self.entered = threading.Event()
 
     def __call__(
-        self, url: str, clock: Clock, *, sync: Sync | None = None, create: bool = True
+        self,
+        url: str,
+        clock: Clock,
+        *,
+        sync: Sync | None = None,
+        create: bool = True,
+        read_only: bool = False,
     ) -> Backend:
         self.opened.append((url, sync, create))
         backend = open_memory(clock)

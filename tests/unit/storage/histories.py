@@ -18,6 +18,7 @@ from bide.storage.disk import Disk, OsDisk
 from bide.storage.environment import LmdbTables
 from bide.storage.index import Counts, decode_counts
 from bide.storage.log import Log, MemoryLog, SegmentLog
+from bide.storage.parts import Parts
 from bide.storage.store import Store
 from bide.storage.tables import TABLE_NAMES, Environment, MemoryTables, TableName
 
@@ -73,7 +74,7 @@ def waiting_args(store: Store, queue: str = "q") -> list[bytes]:
 
 def memory_store(log: Log | None = None) -> Store:
     tables, kept = MemoryTables(), log or MemoryLog()
-    return Store(lambda: (tables, kept), path="a store")
+    return Store(lambda: Parts(tables, kept), path="a store")
 
 
 def open_segments(path: Path, *, disk: Disk | None = None, segment_size: int = 4096) -> SegmentLog:
@@ -85,9 +86,9 @@ def disk_store(path: Path, *, disk: Disk | None = None, segment_size: int = 4096
     for part in ("index", "log"):
         (path / part).mkdir(parents=True, exist_ok=True)
 
-    def open_parts() -> tuple[LmdbTables, SegmentLog]:
+    def open_parts() -> Parts:
         log = open_segments(path / "log", disk=disk, segment_size=segment_size)
-        return LmdbTables(path / "index"), log
+        return Parts(LmdbTables(path / "index"), log)
 
     return Store(open_parts, path=str(path))
 
@@ -110,7 +111,7 @@ def dump_store(store: Store) -> Dump:
     with store.view() as view:
         del view  # opened by it, and at rest
         assert store._parts is not None
-        environment = store._parts[0]
+        environment = store._parts.environment
     return dump(environment)
 
 

@@ -12,7 +12,7 @@ from bide.model import facts as f
 from bide.model.job import Failed, JobId, JobRef, Leased, OwnerId, Place, Scheduled, Withdrawn
 from bide.storage.apply import Applier
 from bide.storage.index import IndexView
-from bide.storage.log import Position
+from bide.storage.log_files import Position
 from bide.storage.tables import MemoryTables
 from tests.unit.storage.histories import (
     History,

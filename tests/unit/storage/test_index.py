@@ -13,7 +13,8 @@ from bide.format.row import encode_u64
 from bide.model import commands as c
 from bide.model.job import JobRef
 from bide.storage.index import Counts, IndexView, decode_counts, encode_counts
-from bide.storage.log import START
+from bide.storage.log_files import START
+from bide.storage.parts import Parts
 from bide.storage.store import Store
 from bide.storage.tables import Cursor, Environment, MemoryTables, Table, Transaction
 from tests.unit.storage.histories import (
@@ -128,7 +129,7 @@ def test_jobs_that_are_not_due_cost_nothing() -> None:
 
 def memory_store_over(tables: Environment) -> Store:
     store = memory_store()
-    store._parts = (tables, store._open()[1])
+    store._parts = Parts(tables, store._open().log)
     return store
 
 
@@ -252,7 +253,7 @@ def damage(store: Store, job_id: int) -> None:
     """Flip a bit of the job's row, as a bad disk would."""
     with store.view():
         assert store._parts is not None
-        environment = store._parts[0]
+        environment = store._parts.environment
     with environment.begin(write=True) as txn:
         jobs = environment.tables["jobs"]
         row = txn.get(encode_u64(job_id), db=jobs)
@@ -280,7 +281,7 @@ def test_a_damaged_row_is_a_corrupt_index_and_holds_up_nobody(store: Store) -> N
 def test_another_jobs_row_is_found_out(store: Store) -> None:
     first, second = (result.id for result in do(store, put(b"a", b"b")))
     assert store._parts is not None
-    environment = store._parts[0]
+    environment = store._parts.environment
     with environment.begin(write=True) as txn:
         jobs = environment.tables["jobs"]
         row = txn.get(encode_u64(first), db=jobs)

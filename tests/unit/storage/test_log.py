@@ -13,7 +13,8 @@ from bide.errors import CorruptRecord, StoreError, StoreFailed
 from bide.format.record import HEAD_SIZE as RECORD_HEAD_SIZE
 from bide.format.segment import HEAD_SIZE, segment_name
 from bide.storage.disk import Disk, OsDisk
-from bide.storage.log import START, WRITE_SIZE_JOINED, Log, MemoryLog, Position, SegmentLog
+from bide.storage.log import WRITE_SIZE_JOINED, Log, MemoryLog, SegmentLog
+from bide.storage.log_files import START, Position
 
 STORE_ID = bytes(range(16))
 SEGMENT_SIZE = 256
@@ -91,7 +92,7 @@ def test_positions_count_every_byte_of_every_segment(tmp_path: Path) -> None:
 def test_a_segment_is_left_when_it_is_full_and_not_before(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     ends = fill(log, BODIES)
-    bases = log.bases()
+    bases = log.files.bases()
     assert len(bases) > 2
     assert [path.name for path in segments(tmp_path)] == list(map(segment_name, bases))
     for base, following in pairwise(bases):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bide.errors import StoreError, StoreFailed, StoreFull, StoreReadOnly
-from bide.storage.log import START, WRITE_SIZE_JOINED, Position, SegmentLog
+from bide.storage.log import WRITE_SIZE_JOINED, SegmentLog
+from bide.storage.log_files import START, Position
 from tests.unit.storage.disks import FaultyDisk
 from tests.unit.storage.test_log import SEGMENT_SIZE, fill, open_log, read_bodies
 

@@ -32,7 +32,7 @@ TERMS = ChannelTerms(topic="t", channel="a", max_retries=1, timeout_ms=0)
 def damage(store: Store, table: TableName, key: bytes) -> None:
     with store.view():
         assert store._parts is not None
-        environment = store._parts[0]
+        environment = store._parts.environment
     with environment.begin(write=True) as txn:
         row = txn.get(key, db=environment.tables[table])
         assert row is not None
@@ -118,7 +118,7 @@ def test_copies_and_removal_are_one_record(tmp_path: Path) -> None:
     do(store, c.Put((new_job(b"m", queue="t:"), new_job(b"n", queue="t:"))))
     with store.view():
         assert store._parts is not None
-        log = store._parts[1]
+        log = store._parts.log
     before = [record for record, _ in log.read(None)]
     do(store, c.Spread("t"))
     after = [record for record, _ in log.read(None)]

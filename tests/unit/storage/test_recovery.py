@@ -12,7 +12,8 @@ from bide.model.facts import JobsPut
 from bide.model.job import Job, JobId
 from bide.storage import recovery
 from bide.storage.environment import LmdbTables
-from bide.storage.log import START, MemoryLog, Position
+from bide.storage.log import MemoryLog
+from bide.storage.log_files import START, Position
 from bide.storage.recovery import rebuild
 from bide.storage.tables import MemoryTables
 from tests.unit.storage.histories import (

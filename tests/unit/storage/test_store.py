@@ -26,7 +26,8 @@ from bide.errors import (
 from bide.model import commands as c
 from bide.model.job import JobRef, OwnerId
 from bide.storage import store as store_module
-from bide.storage.log import MemoryLog, Position
+from bide.storage.log import MemoryLog
+from bide.storage.log_files import Position
 from bide.storage.store import Store
 from tests.unit.storage.children import GUARD_S
 from tests.unit.storage.disks import FaultyDisk

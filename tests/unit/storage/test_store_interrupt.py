@@ -17,6 +17,7 @@ import pytest
 import bide
 from bide.errors import StoreFull
 from bide.storage.log import SegmentLog
+from bide.storage.parts import Parts
 from bide.storage.store import Store, _Caller
 from tests.unit.storage.histories import check_tables, disk_store, dump_store, put, waiting_args
 
@@ -72,7 +73,7 @@ def leave_alone(store: Store) -> None:
 
 def refuse_large(store: Store) -> None:
     """Have every commit fail that holds LARGE, so that each caller is tried alone."""
-    log = store._open()[1]
+    log = store._open().log
     append = log.append
 
     def refuse(body: bytes, *rest: Any) -> Any:
@@ -163,11 +164,12 @@ def test_an_interrupted_commit_is_found_done_or_not(
     others_since: str,
 ) -> None:
     # Another process may commit between the interrupt and the look at what came of it.
-    environment, log = store._open()
+    parts = store._open()
+    environment, log = parts.environment, parts.log
     assert isinstance(log, SegmentLog)
     begin = environment.begin
     stranger = SegmentLog(
-        log._disk, tmp_path / "log", store_id=log._store_id, segment_size=log._segment_size
+        log._disk, tmp_path / "log", store_id=log.files.store_id, segment_size=log._segment_size
     )
 
     def begin_ending(*, write: bool) -> Any:
@@ -177,7 +179,7 @@ def test_an_interrupted_commit_is_found_done_or_not(
     def begin_look(*, write: bool) -> Any:
         monkeypatch.setattr(environment, "begin", begin)
         if others_since != "none":
-            stand_in = Store(lambda: (environment, stranger), path="another process")
+            stand_in = Store(lambda: Parts(environment, stranger), path="another process")
             size = 20_000 if others_since == "a roll" else 7
             for _ in range(2):
                 stand_in.submit([put(b"x" * size)], 0, sync="never")

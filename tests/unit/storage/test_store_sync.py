@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from bide.errors import StoreClosed, StoreError, StoreFailed
-from bide.storage.log import MemoryLog, Position
+from bide.storage.log import MemoryLog
+from bide.storage.log_files import Position
 from bide.storage.store import Store
 from tests.unit.storage.children import GUARD_S
 from tests.unit.storage.disks import FaultyDisk
@@ -32,7 +33,7 @@ class SyncedLog(MemoryLog):
         self.end = after.end
         return after
 
-    def sync(self) -> None:
+    def sync(self, end: int = 0) -> None:
         self.before_sync()
         goal = self.end
         self.in_sync()  # what is appended now may be missed by this sync

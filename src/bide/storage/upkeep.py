@@ -1,0 +1,246 @@
+"""What keeps a store small, and quick to recover: checkpoints, retention, compaction.
+
+One process at a time does it, in a thread beside its work. A checkpoint is
+made from a snapshot while commits go on; it lets the segments before it go.
+An index whose file is mostly free pages is compacted in the way that
+recovery makes one: from the checkpoint and the log behind it, in a directory
+of its own; the last few records follow under the lock that writers need, and
+from then on the old index says where the new one is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from bide.errors import StoreError, StoreFailed
+from bide.format.checkpoint import CheckpointHead
+from bide.format.row import encode_u64
+from bide.storage.checkpoint import (
+    copy_image,
+    list_checkpoints,
+    new_checkpoint_path,
+    newest_checkpoint,
+    put_in_force,
+    seal,
+)
+from bide.storage.directory import Directory, mapped_errors
+from bide.storage.environment import LmdbTables
+from bide.storage.index import META_MOVED, IndexView
+from bide.storage.log import SegmentLog
+from bide.storage.log_files import START, Position
+from bide.storage.recovery import rebuild
+from bide.storage.retention import first_kept
+from bide.storage.store import Store
+
+logger = logging.getLogger("bide.store")
+
+CHECKPOINT_LOG_SIZE = 64 << 20
+"""A checkpoint is made once the log has grown by this, or by the last checkpoint's own size."""
+
+COMPACT_SIZE_MIN = 16 << 20
+COMPACT_USED_MAX = 0.5
+"""An index is compacted if its file is as large, and no more of it is in use."""
+
+CATCH_UP_SIZE = 256 << 10
+"""Bytes of the log that may be left to apply while writers wait."""
+
+CATCH_UP_ROUNDS = 20
+
+RETRY_S = 30.0
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What one round of upkeep has done; sizes in bytes."""
+
+    checkpoint: CheckpointHead | None = None
+    trimmed_size: int = 0
+    index_size_before: int = 0
+    index_size: int = 0
+
+
+class Upkeep:
+    """The upkeep of the store in one directory, by this process if no other is at it.
+
+    Args:
+        now_ms: The time, in Unix ms.
+        monotonic: Seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        store: Store,
+        now_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.directory = directory
+        self._store = store
+        self._now_ms = now_ms
+        self._monotonic = monotonic
+        self._thread: threading.Thread | None = None
+        self._due_at = -1  # the log's end from which the next checkpoint is due; -1: not known
+        self._not_before_s = 0.0
+
+    def start_if_due(self) -> None:
+        """Begin a round, in a thread, if the log has grown enough."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        end = self._store.end
+        if end < self._due_at or self._monotonic() < self._not_before_s:
+            return
+        self._due_at = self._find_due()
+        if end >= self._due_at:
+            self._thread = threading.Thread(target=self._run, name="bide-upkeep", daemon=True)
+            self._thread.start()
+
+    def run(self, *, compact: bool = False) -> Kept:
+        """Do a whole round, waiting for another process that is at it.
+
+        Args:
+            compact: Compact the index, however much of it is in use.
+        """
+        with self._alone(wait=True):
+            return self._round(compact=compact)
+
+    def join(self) -> None:
+        """Wait for the round under way."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with self._alone(wait=False) as is_mine:
+                if is_mine and self._store.end >= self._find_due():
+                    self._round(compact=False)
+            self._due_at = -1
+        except StoreError as error:
+            self._not_before_s = self._monotonic() + RETRY_S
+            if not self._store.is_closed:
+                logger.warning("no checkpoint of %s: %s", self.directory.path, error)
+
+    @contextlib.contextmanager
+    def _alone(self, *, wait: bool) -> Iterator[bool]:
+        """Whether this process is the one that does it."""
+        with mapped_errors(self.directory.path), self.directory.upkeep_lock() as lock:
+            if wait:
+                lock.take()
+                yield True
+            else:
+                yield lock.try_take()
+
+    def _find_due(self) -> int:
+        """The log's end from which the next checkpoint is due."""
+        directory = self.directory
+        path = directory.log_path(directory.read_state().log)
+        ends = list_checkpoints(directory.disk, path)
+        if not ends:
+            return CHECKPOINT_LOG_SIZE
+        with contextlib.suppress(StoreError):  # a damaged one is replaced by the next
+            checkpoint = newest_checkpoint(directory.disk, path)
+            if checkpoint is not None:
+                checkpoint.close()
+                return ends[-1] + max(CHECKPOINT_LOG_SIZE, checkpoint.head.file_size)
+        return ends[-1]
+
+    def _round(self, *, compact: bool) -> Kept:
+        head = self._make_checkpoint()
+        if head is None:
+            return Kept()
+        trimmed = self._trim(head)
+        with self._store.at_rest() as parts:
+            assert isinstance(parts.environment, LmdbTables)
+            size, used = parts.environment.size()
+        kept = Kept(checkpoint=head, trimmed_size=trimmed, index_size_before=size, index_size=size)
+        if compact or (size >= COMPACT_SIZE_MIN and used < size * COMPACT_USED_MAX):
+            kept = replace(kept, index_size=self._compact())
+        return kept
+
+    def _make_checkpoint(self) -> CheckpointHead | None:
+        """None if the store has never had a job."""
+        directory, disk = self.directory, self.directory.disk
+        path = directory.log_path(directory.read_state().log)
+        new = new_checkpoint_path(path)
+        fd = disk.open(new, create=True)
+        try:
+            with self._store.snapshot() as snapshot:
+                position = snapshot.view.position()
+                copy_image(disk, fd, snapshot.environment, snapshot.txn)
+            if position == START:
+                disk.remove(new)
+                return None
+            try:
+                # In force, it must not be ahead of a log that the power has cut.
+                directory.log(directory.read_state().log).sync_segment(position.base)
+            except StoreFailed as error:
+                self._store.fail(error)
+                raise
+            head = seal(
+                disk,
+                fd,
+                position=position,
+                store_id=directory.store_id,
+                segment_size=directory.identity.segment_size,
+                now_ms=self._now_ms(),
+            )
+        except BaseException:
+            disk.remove(new)  # its space may be all that others lack
+            raise
+        finally:
+            disk.close(fd)
+        put_in_force(disk, new, head)
+        return head
+
+    def _trim(self, head: CheckpointHead) -> int:
+        """Remove the segments that nothing needs any more; returns their bytes."""
+        state = self.directory.read_state()
+        log = self.directory.log(state.log)
+        bases = log.files.bases()
+        base = first_kept(
+            bases,
+            needed=head.base,
+            end=head.end,
+            followed=self.directory.followed(),
+            retention=state.retention,
+            now_ms=self._now_ms(),
+            written_ms=log.files.first_written_ms,
+        )
+        return log.trim(base)
+
+    def _compact(self) -> int:
+        """Have a new index take the place of the one in use; returns the size of its file."""
+        directory = self.directory
+        state = directory.read_state()
+        new = replace(state, index=directory.free_index())
+        log = directory.log(state.log)
+        tables, position = directory.load_index(new)
+        try:
+            for _ in range(CATCH_UP_ROUNDS):
+                with self._store.view() as view:
+                    end = view.position()
+                if end.end - position.end <= CATCH_UP_SIZE:
+                    break
+                position = rebuild(log, tables, end, start=position)
+            self._move(tables, position, log, new.index)
+            size, _ = tables.size()
+        finally:
+            tables.close()
+        directory.disk.remove(directory.index_path(state.index))
+        return size
+
+    def _move(self, tables: LmdbTables, position: Position, log: SegmentLog, number: int) -> None:
+        """Let the last records follow, with writers waiting, and point from the old to the new."""
+        directory = self.directory
+        with self._store.at_rest() as parts, directory.locked():
+            environment = parts.environment
+            with environment.begin(write=True) as txn:
+                end = IndexView(txn, environment.tables).position()
+                if end != position:
+                    rebuild(log, tables, end, start=position)
+                txn.put(META_MOVED, encode_u64(number), db=environment.tables["meta"])
+            directory.write_state(replace(directory.read_state(), index=number))
