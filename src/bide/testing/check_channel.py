@@ -204,6 +204,10 @@ def tick_copies_for_channels_that_nobody_serves(trial: Trial) -> None:
 def paused_channel_gets_copies_and_gives_none(trial: Trial) -> None:
     _make(trial, "a"), _make(trial, "b")
     trial.backend.pause(A)
+    later = _publish(trial, delay_ms=1_000)
+    assert trial.backend.tick([A]) is None, "nothing of its topic is next for it"
+    assert trial.backend.tick([A, B]) == trial.clock.now_ms() + 1_000
+    trial.cancel(later)
     _publish(trial)
     assert trial.backend.tick([A]) is None
     worker = trial.attend(A)
