@@ -13,7 +13,7 @@ True
 from __future__ import annotations
 
 from bide import errors
-from bide.backends.port import JobInfo, Page, QueueStats, Stats, Sync
+from bide.backends.port import ChannelInfo, JobInfo, Page, QueueStats, Stats, Sync
 from bide.clock import Clock, ScaledClock, SystemClock
 from bide.connect import connect
 from bide.errors import BideError
@@ -22,12 +22,14 @@ from bide.jobs.context import Context
 from bide.jobs.handle import Handle
 from bide.jobs.outcome import Cancel, Fail, Retry, Snooze, TaskStopped, TaskTimeout
 from bide.jobs.task import Request, Task
+from bide.jobs.transaction import Prepared, PreparedJob, Transaction
 from bide.model.job import Job, State
 
 __all__ = [
     "App",
     "BideError",
     "Cancel",
+    "ChannelInfo",
     "Clock",
     "Context",
     "Fail",
@@ -35,6 +37,8 @@ __all__ = [
     "Job",
     "JobInfo",
     "Page",
+    "Prepared",
+    "PreparedJob",
     "QueueStats",
     "Request",
     "Retry",
@@ -46,6 +50,7 @@ __all__ = [
     "Task",
     "TaskStopped",
     "TaskTimeout",
+    "Transaction",
     "errors",
 ]
 

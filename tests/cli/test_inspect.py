@@ -166,7 +166,7 @@ def test_a_cursor_that_is_none(run: Cli, store: Store, cursor: str) -> None:
 
 def test_a_cursor_whose_inside_is_damaged(run: Cli, store: Store) -> None:
     store.remind.enqueue(1)
-    word = base64.urlsafe_b64encode(b'[["ready","scheduled"],null,"["]').decode()
+    word = base64.urlsafe_b64encode(b'[["scheduled","prepared"],null,"["]').decode()
     assert "after '['" in run.error("jobs", "--after", word, code=2)
 
 

@@ -12,18 +12,22 @@ import pytest
 
 from bide.format.checkpoint import decode_head, decode_table, encode_head, encode_table
 from bide.format.commit import decode_commit, encode_commit, encode_rows
+from bide.format.group import decode_group, encode_group
 from bide.format.identity import decode_identity, encode_identity
 from bide.format.record import decode_record, encode_record
 from bide.format.row import (
     decode_job,
     decode_lease,
     decode_owner,
+    decode_queue_row,
     encode_due_tail,
     encode_job,
     encode_lease,
     encode_owner,
     encode_pair,
     encode_queue,
+    encode_queue_name,
+    encode_queue_row,
     encode_u64,
 )
 from bide.format.segment import decode_segment_head, encode_segment_head, segment_name
@@ -48,6 +52,12 @@ ENCODED: dict[str, Callable[[], bytes]] = {
     "segment name": lambda: segment_name(104_857_600).encode(),
     "identity 1": lambda: encode_identity(v.IDENTITY),
     "commit": lambda: encode_commit([(fact, encode_rows(fact)) for fact in v.FACTS]),
+    "commit of queues": lambda: encode_commit(
+        [(fact, encode_rows(fact)) for fact in v.QUEUE_FACTS]
+    ),
+    "queue row 1": lambda: encode_queue_row(v.QUEUE_ROW),
+    "queues key": lambda: encode_queue_name("orders:mail"),
+    "group 1": lambda: encode_group(v.GROUP),
     "job row 1": lambda: encode_job(v.JOB),
     "failed job row 1": lambda: encode_job(v.FAILED_JOB),
     "lease row": lambda: encode_lease(v.LEASE_ROW),
@@ -72,7 +82,9 @@ RELEASED: dict[str, bytes] = {
 
 def test_every_format_is_here() -> None:
     assert set(RELEASED) == set(ENCODED)
-    assert {type(fact) for fact in v.FACTS} == set(f.Fact.__args__), "a kind of fact is missing"
+    assert {type(fact) for fact in (*v.FACTS, *v.QUEUE_FACTS)} == set(f.Fact.__args__), (
+        "a kind of fact is missing"
+    )
 
 
 @pytest.mark.parametrize("name", ENCODED)
@@ -113,11 +125,15 @@ def test_the_commit_is_read() -> None:
     entries = decode_commit(RELEASED["commit"])
     assert tuple(fact for fact, _ in entries) == v.FACTS
     assert [rows for _, rows in entries] == [encode_rows(fact) for fact in v.FACTS]
+    entries = decode_commit(RELEASED["commit of queues"])
+    assert tuple(fact for fact, _ in entries) == v.QUEUE_FACTS
 
 
 def test_the_rows_are_read() -> None:
     assert decode_job(RELEASED["job row 1"], 7) == v.JOB
     assert decode_job(RELEASED["failed job row 1"], 8) == v.FAILED_JOB
+    assert decode_queue_row(RELEASED["queue row 1"], "orders:mail") == v.QUEUE_ROW
+    assert decode_group(RELEASED["group 1"]) == v.GROUP
     assert decode_lease(RELEASED["lease row"]) == v.LEASE_ROW
     assert decode_owner(RELEASED["owner row"]) == v.OWNER
     assert decode_counts(RELEASED["counts row"]) == v.COUNTS

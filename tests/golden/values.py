@@ -3,6 +3,7 @@
 from zlib import crc32
 
 from bide.format.checkpoint import CheckpointHead
+from bide.format.group import Group
 from bide.format.identity import Identity
 from bide.format.segment import SegmentHead
 from bide.format.state import State
@@ -14,11 +15,13 @@ from bide.model.job import (
     JobId,
     Leased,
     LeaseRow,
+    NewJob,
     Owner,
     OwnerId,
     Scheduled,
     Withdrawn,
 )
+from bide.model.queue import QueueRow
 from bide.storage.index import Counts
 from bide.storage.log_files import Position
 
@@ -82,6 +85,36 @@ FACTS: tuple[f.Fact, ...] = (
     f.JobsMoved((JOB, JOB), (Failed(1_767_225_700_000), Scheduled(100, 1))),
     f.JobsQuarantined((Withdrawn(JobId(9), "mail", None, Leased(OWNER_ID)),), 1_767_225_700_000),
     f.OwnerRemoved(OWNER_ID),
+)
+
+QUEUE_ROW = QueueRow(
+    name="orders:mail",
+    made_ms=1_767_225_400_000,
+    made_id=JobId(6),
+    paused_ms=1_767_225_500_000,
+    dropped_ms=None,
+    max_retries=3,
+    timeout_ms=30_000,
+)
+
+QUEUE_FACTS: tuple[f.Fact, ...] = (f.QueueChanged(QUEUE_ROW), f.QueueRemoved("orders:mail"))
+
+GROUP = Group(
+    "order 42",
+    (
+        NewJob(queue="mail", task="shop.remind", args=b"\x80", due_ms=1_767_225_600_000),
+        NewJob(
+            queue="orders:",
+            task="orders:",
+            args=b"",
+            due_ms=1,
+            priority=-5,
+            key="order-42",
+            on_conflict="replace",
+            max_retries=0,
+            timeout_ms=0,
+        ),
+    ),
 )
 
 SEGMENT_HEAD = SegmentHead(bytes(range(16)), 104_857_600, 0xDEADBEEF)

@@ -8,17 +8,29 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bide.backends.port import Attendance, Backend
-from bide.errors import BideError, JobNotFound, KeyTaken, LeaseLost, WrongState
+from bide.errors import (
+    BideError,
+    JobNotFound,
+    KeyTaken,
+    LeaseLost,
+    UnknownQueue,
+    WrongState,
+)
+from bide.format.group import Group, encode_group
 from bide.model import commands as c
 from bide.model.job import JobId, JobRef, Lease, NewJob, State
+from bide.model.queue import ChannelTerms
 from bide.testing import ManualClock
 from tests.model.plain import New, Plain, Row, Taken
 
 # Names of which one is another's start, and the longest before the shortest.
 QUEUES = ("test2", "test", "a")
+CHANNELS = ("t:b", "t:a")
+ALL = (*QUEUES, *CHANNELS, "t:")
 KEYS = ("k", "k\N{SNOWMAN}")
 
 queues = st.sampled_from(QUEUES)
+sources = st.sampled_from((*CHANNELS, *QUEUES))
 delays = st.integers(-3, 5)
 priorities = st.integers(-1, 1)
 picks = st.integers(0, 40)
@@ -27,7 +39,7 @@ outcomes = st.sampled_from(
 )
 new_jobs = st.builds(
     New,
-    queue=queues,
+    queue=st.sampled_from((*QUEUES, "t:")),
     key=st.sampled_from([None, None, *KEYS]),
     conflict=st.sampled_from(["replace", "skip", "raise"]),
     due=st.integers(-3, 1) | st.integers(-3, 0) | delays,
@@ -79,7 +91,7 @@ class BackendMachine(RuleBasedStateMachine):
     @initialize()
     def start_with_workers(self) -> None:
         for slot in (0, 1):
-            self.workers[slot] = Worker(self.backend.attend(QUEUES), {})
+            self.workers[slot] = Worker(self.backend.attend(ALL), {})
 
     # ------------------------------------------------------------ time and workers
 
@@ -90,13 +102,14 @@ class BackendMachine(RuleBasedStateMachine):
     @rule(slot=owner_slots, fate=st.sampled_from(["stays", "stays", "leaves", "dies"]))
     def come_or_go(self, slot: int, fate: str) -> None:
         if slot not in self.workers:
-            self.workers[slot] = Worker(self.backend.attend(QUEUES), {})
+            self.workers[slot] = Worker(self.backend.attend(ALL), {})
         elif fate != "stays":
             self.go(slot, is_killed=fate == "dies")
 
     def go(self, slot: int, *, is_killed: bool) -> None:
         owner = self.owner(slot)
         worker = self.workers.pop(slot)
+        doomed = self.plain.doomed()
         if is_killed:
             self.kill(worker.attendance)
             self.backend.tick(QUEUES)
@@ -105,31 +118,26 @@ class BackendMachine(RuleBasedStateMachine):
         for row in self.plain.held(owner):
             self.ended.append(self.leases.pop(row.id))
         self.plain.go(owner, self.now)
+        if is_killed:
+            self.keep_house(doomed)
+
+    def keep_house(self, doomed: list[str]) -> None:
+        """What a tick does for topics, in the plain model."""
+        self.first_free_id = self.plain.spread(self.now, self.first_free_id)
+        for name in doomed:
+            self.plain.drop_channel(name, self.now, self.first_free_id)
 
     @invariant()
     def tick_tells_what_is_next(self) -> None:
-        times = [row.due for queue in QUEUES for row in self.plain.in_order(queue, due_by=1 << 60)]
-        assert self.backend.tick(QUEUES) == min(times, default=None)
+        self.keep_house(self.plain.doomed())
+        names = [*QUEUES, *CHANNELS]
+        assert self.backend.tick(names) == self.plain.next_due(names)
 
     # ------------------------------------------------------------ putting
 
     @rule(batch=st.lists(new_jobs, min_size=1, max_size=4))
     def put(self, batch: list[New]) -> None:
-        for new in batch:
-            new.due = self.now + new.due * 1000
-        jobs = [
-            NewJob(
-                queue=new.queue,
-                task="task",
-                args=f"{new.queue} {new.due}".encode(),
-                due_ms=new.due,
-                priority=new.priority,
-                key=new.key,
-                on_conflict=cast("Any", new.conflict),
-                max_retries=new.max_retries,
-            )
-            for new in batch
-        ]
+        jobs = [self.new_job(new) for new in batch]
         try:
             expected = self.plain.put(batch, self.first_free_id)
         except Taken:
@@ -142,12 +150,120 @@ class BackendMachine(RuleBasedStateMachine):
         assert found == expected
         self.first_free_id = max(self.first_free_id, *(job_id + 1 for job_id, _ in found))
 
+    def new_job(self, new: New) -> NewJob:
+        new.due = self.now + new.due * 1000
+        return NewJob(
+            queue=new.queue,
+            task="task",
+            args=f"{new.queue} {new.due}".encode(),
+            due_ms=new.due,
+            priority=new.priority,
+            key=new.key,
+            on_conflict=cast("Any", new.conflict),
+            max_retries=new.max_retries,
+        )
+
+    # ------------------------------------------------------------ queues and channels
+
+    @rule(queue=sources, verb=st.sampled_from(["pause", "resume", "resume"]))
+    def pause(self, queue: str, verb: str) -> None:
+        act = self.backend.pause if verb == "pause" else self.backend.resume
+        if queue in CHANNELS and queue not in self.plain.channels:
+            try:
+                act(queue)
+            except UnknownQueue:
+                return
+            raise AssertionError("a channel that is not there was paused")
+        act(queue)
+        if verb == "pause":
+            self.plain.queues.add(queue)
+            self.plain.paused.add(queue)
+        else:
+            self.plain.paused.discard(queue)
+
+    @rule(queue=st.sampled_from(ALL), pick=picks, how=st.sampled_from(["all", "until", "below"]))
+    def purge(self, queue: str, pick: int, how: str) -> None:
+        rows = [row for row in self.plain.rows.values() if row.queue == queue]
+        if not rows:
+            return
+        row = rows[pick % len(rows)]
+        until = (row.due, row.id) if how == "until" else None
+        below = row.id if how == "below" else None
+        gone, after = 0, None
+        while True:
+            step = self.backend.purge(queue, limit=2, until=until, below_id=below, after=after)
+            gone, after = gone + step.gone, step.after
+            if after is None:
+                break
+        assert gone == self.plain.purge(queue, until, below)
+        left = self.plain.count(queue, "waiting") + self.plain.count(queue, "failed")
+        assert step.left == left
+
+    @rule(name=st.sampled_from(CHANNELS), max_retries=st.integers(0, 2))
+    def make_channel(self, name: str, max_retries: int) -> None:
+        terms = ChannelTerms(topic="t", channel=name[2:], max_retries=max_retries, timeout_ms=0)
+        self.backend.make_channels([terms])
+        self.first_free_id = self.plain.make_channel(
+            name, max_retries, self.now, self.first_free_id
+        )
+
+    @precondition(lambda self: self.plain.channels)
+    @rule(pick=picks)
+    def drop_channel(self, pick: int) -> None:
+        names = sorted(self.plain.channels)
+        name = names[pick % len(names)]
+        step = self.backend.drop_channel("t", name[2:])
+        gone, self.first_free_id = self.plain.drop_channel(name, self.now, self.first_free_id)
+        assert (step.gone, step.left, step.after) == (gone, 0, None)
+
+    # ------------------------------------------------------------ transactions
+
+    @rule(batch=st.lists(new_jobs, min_size=1, max_size=3))
+    def prepare(self, batch: list[New]) -> None:
+        jobs = tuple(self.new_job(new) for new in batch)
+        queue, due = f":{QUEUES[0]}", self.now + 1_000
+        args = encode_group(Group("", jobs))
+        (result,) = self.backend.put([NewJob(queue=queue, task="task", args=args, due_ms=due)])
+        self.plain.put([New(queue, None, "raise", due, 0, 5)], self.first_free_id)
+        assert result.id == self.first_free_id
+        self.first_free_id += 1
+        self.plain.prepared[result.id] = batch
+
+    @precondition(lambda self: self.plain.prepared)
+    @rule(pick=picks, is_commit=st.booleans())
+    def decide(self, pick: int, is_commit: bool) -> None:
+        ids = sorted(self.plain.prepared)
+        job_id = ids[pick % len(ids)]
+        row = self.plain.rows.get(job_id)
+        try:
+            results = self.backend.decide(JobId(job_id), is_commit=is_commit)
+        except JobNotFound:
+            assert row is None
+            del self.plain.prepared[job_id]
+            return
+        except KeyTaken:
+            assert is_commit
+            try:
+                self.plain.put(self.plain.prepared[job_id], self.first_free_id)
+            except Taken:
+                return
+            raise AssertionError("it is free") from None
+        assert row is not None
+        batch = self.plain.prepared.pop(job_id) if is_commit else []
+        self.plain.prepared.pop(job_id, None)
+        self.plain.remove(job_id, "succeeded" if is_commit else "cancelled")
+        expected = self.plain.put(batch, self.first_free_id)
+        assert [(result.id, result.outcome) for result in results] == expected
+        self.first_free_id = max([self.first_free_id, *(one + 1 for one, _ in expected)])
+
     # ------------------------------------------------------------ running
 
     @precondition(lambda self: self.workers)
     @rule(
         slot=owner_slots,
-        order=st.sampled_from([QUEUES, QUEUES, QUEUES[::-1], QUEUES[1:], QUEUES[:1], ()]),
+        order=st.sampled_from(
+            [QUEUES, QUEUES, QUEUES[::-1], QUEUES[1:], CHANNELS, ("t:a", "a"), ()]
+        ),
         limit=st.sampled_from([4, 9, 2, 1, 0]),
         settles=st.lists(st.tuples(picks, outcomes, delays), min_size=1, max_size=4),
     )
@@ -163,6 +279,8 @@ class BackendMachine(RuleBasedStateMachine):
             if held:
                 row = held[pick % len(held)]
                 settlements.append(self.settle_one(slot, row, outcome, self.now + delay * 1000))
+        if limit and any(q in self.plain.channels and self.plain.is_served(q) for q in order):
+            self.first_free_id = self.plain.spread(self.now, self.first_free_id)
         expected = self.plain.reserve(owner, list(order), limit, self.now)
         reserved = self.backend.reserve(cast("Any", owner), order, limit, settlements)
         assert reserved.refused == (None,) * len(settlements)
@@ -290,6 +408,7 @@ class BackendMachine(RuleBasedStateMachine):
                 continue
             job = info.job
             assert info.state == state_of(row, self.now)
+            assert job.max_retries == row.max_retries
             assert (job.queue, job.priority, job.due_ms) == (row.queue, row.priority, row.due)
             assert (job.attempt, job.snoozes, job.failed_ms) == (
                 row.attempts,
@@ -302,14 +421,16 @@ class BackendMachine(RuleBasedStateMachine):
                 assert info.owner.id == row.owner
             else:
                 assert job.key == row.key
-        for queue in QUEUES:
+        for queue in ALL:
             for key in KEYS:
                 info = self.backend.get(JobRef(queue=queue, key=key))
                 assert (info.job.id if info else None) == self.plain.keys.get((queue, key))
 
     @invariant()
     def listings_agree(self) -> None:
-        for queue in QUEUES:
+        undecided = sorted(r.id for r in self.plain.rows.values() if r.queue.startswith(":"))
+        assert sorted(self.listed(None, State.PREPARED)) == undecided
+        for queue in ALL:
             ready = [row.id for row in self.plain.in_order(queue, due_by=self.now)]
             waiting = [row.id for row in self.plain.in_order(queue, due_by=1 << 60)]
             assert self.listed(queue, State.READY) == ready
@@ -340,6 +461,8 @@ class BackendMachine(RuleBasedStateMachine):
             assert s.running == self.plain.count(s.queue, "running")
             assert s.failed == self.plain.count(s.queue, "failed")
             assert s.ready == len(self.plain.in_order(s.queue, due_by=self.now))
+            assert s.paused == (s.queue in self.plain.paused)
+            assert s.prepared == self.plain.count(f":{s.queue}", "waiting")
             happened = self.plain.happened
             assert s.put_total == happened[s.queue, "put"]
             assert s.succeeded_total == happened[s.queue, "succeeded"]
@@ -351,6 +474,8 @@ class BackendMachine(RuleBasedStateMachine):
 def state_of(row: Row, now: int) -> str:
     if row.where != "waiting":
         return row.where
+    if row.queue.startswith(":"):
+        return "prepared"
     return "ready" if row.due <= now else "scheduled"
 
 

@@ -42,6 +42,16 @@ class New:
     max_retries: int
 
 
+@dataclass
+class Channel:
+    """A channel of the only topic, t."""
+
+    made: int
+    made_before_id: int
+    max_retries: int
+    dropped: bool = False
+
+
 class Taken(Exception):
     """A key is held."""
 
@@ -54,6 +64,9 @@ class Plain:
         self.keys: dict[tuple[str, str], int] = {}
         self.happened: Counter[tuple[str, str]] = Counter()
         self.queues: set[str] = set()
+        self.paused: set[str] = set()
+        self.channels: dict[str, Channel] = {}
+        self.prepared: dict[int, list[New]] = {}
 
     # ------------------------------------------------------------ looking
 
@@ -72,6 +85,91 @@ class Plain:
 
     def count(self, queue: str, where: Where) -> int:
         return sum(row.queue == queue and row.where == where for row in self.rows.values())
+
+    def is_served(self, queue: str) -> bool:
+        channel = self.channels.get(queue)
+        return queue not in self.paused and not (channel and channel.dropped)
+
+    def next_due(self, queues: list[str]) -> int | None:
+        """When the next job for *queues* is due, messages for them included."""
+        served = [queue for queue in queues if self.is_served(queue)]
+        if any(queue in self.channels for queue in served):
+            served.append("t:")
+        times = [row.due for queue in served for row in self.in_order(queue, due_by=1 << 60)]
+        return min(times, default=None)
+
+    # ------------------------------------------------------------ queues and channels
+
+    def purge(self, queue: str, until: tuple[int, int] | None, below: int | None) -> int:
+        """Withdraw what waits or has failed; how many that were."""
+        gone = [
+            row.id
+            for row in self.rows.values()
+            if (row.queue, row.where != "running") == (queue, True)
+            and (until is None or (row.due, row.id) < until)
+            and (below is None or row.id < below)
+        ]
+        for job_id in gone:
+            self.remove(job_id, "cancelled")
+        return len(gone)
+
+    def spread(self, now: int, next_id: int) -> int:
+        """Give each due message to the channels; the id after those of the copies."""
+        open_ones = {name: c for name, c in self.channels.items() if not c.dropped}
+        for message in self.in_order("t:", due_by=now) if open_ones else []:
+            takers = [
+                name
+                for name, channel in open_ones.items()
+                if channel.made <= message.due or channel.made_before_id <= message.id
+            ]
+            if not takers:
+                first = min((c.made_before_id, c.made, name) for name, c in open_ones.items())
+                takers = [first[2]]
+            self.remove(message.id, "succeeded")
+            for name in sorted(takers):
+                terms = open_ones[name]
+                self.rows[next_id] = Row(
+                    next_id, name, None, message.due, message.priority, terms.max_retries
+                )
+                self.happened[name, "put"] += 1
+                next_id += 1
+        return next_id
+
+    def make_channel(self, name: str, max_retries: int, now: int, next_id: int) -> int:
+        channel = self.channels.get(name)
+        if channel is None or channel.dropped:
+            self.channels[name] = Channel(now, next_id, max_retries)
+            self.queues.add(name)
+        else:
+            channel.max_retries = max_retries
+        return self.spread(now, next_id) if channel is None else next_id
+
+    def drop_channel(self, name: str, now: int, next_id: int) -> tuple[int, int]:
+        """How many jobs went, and the next id."""
+        if not self.channels[name].dropped:
+            next_id = self.spread(now, next_id)
+            self.channels[name].dropped = True
+            self.paused.discard(name)
+        gone = self.purge(name, None, None)
+        if not self.count(name, "running"):
+            del self.channels[name]
+            self.queues.remove(name)
+            for counter in [key for key in self.happened if key[0] == name]:
+                del self.happened[counter]
+        return gone, next_id
+
+    def doomed(self) -> list[str]:
+        """The dropped channels that have something to lose, or nothing to wait for."""
+        return [
+            name
+            for name, channel in self.channels.items()
+            if channel.dropped
+            and (
+                self.count(name, "waiting")
+                or self.count(name, "failed")
+                or not self.count(name, "running")
+            )
+        ]
 
     # ------------------------------------------------------------ changing
 
@@ -101,7 +199,7 @@ class Plain:
             if name is not None:
                 self.keys[name] = next_id
             self.happened[new.queue, "put"] += 1
-            self.queues.add(new.queue)
+            self.queues.add(new.queue.removeprefix(":"))
             answers.append((next_id, outcome))
             next_id += 1
         return answers
@@ -116,7 +214,8 @@ class Plain:
             del self.keys[row.queue, row.key]
 
     def reserve(self, owner: int, queues: list[str], limit: int, now: int) -> list[Row]:
-        chosen = [row for queue in queues for row in self.in_order(queue, due_by=now)][:limit]
+        served = [queue for queue in queues if self.is_served(queue)]
+        chosen = [row for queue in served for row in self.in_order(queue, due_by=now)][:limit]
         for row in chosen:
             row.where, row.owner, row.started = "running", owner, False
         return chosen

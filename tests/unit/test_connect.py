@@ -11,10 +11,9 @@ from typing import Any, cast
 import pytest
 
 import bide
-from bide.backends.port import Backend, Sync
+from bide.backends.port import Backend, Opener, Sync
 from bide.connect import connect
 from bide.errors import InvalidUrl, NotAStore
-from bide.jobs.app import Opener
 from bide.model.job import NewJob
 from bide.testing import ManualClock
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from bide.backends import listing
 from bide.backends.port import (
     Attendance,
+    ChannelInfo,
     JobInfo,
     Page,
     Reserved,
@@ -23,10 +24,14 @@ from bide.backends.port import (
     Sync,
 )
 from bide.clock import Clock, random_token
-from bide.errors import BideError, StoreClosed
+from bide.errors import BideError, StoreClosed, UnknownQueue
+from bide.format.group import decode_group
 from bide.model import commands as c
-from bide.model.job import JobRef, Lease, NewJob, Owner, OwnerId, State
-from bide.model.limits import check_batch
+from bide.model.channels import is_any_due, next_due
+from bide.model.job import JobId, JobRef, Lease, NewJob, Owner, OwnerId, State
+from bide.model.limits import PURGE_STEP, check_batch
+from bide.model.queue import ChannelTerms, channel_queue, is_prepared, topic_of, topic_queue
+from bide.storage.index import IndexView
 from bide.storage.presence import POLL_S, Presence, Seat
 from bide.storage.store import Store
 from bide.storage.upkeep import Upkeep
@@ -108,7 +113,7 @@ class Embedded:
             again = [s.outcome.due_ms for s in settlements if isinstance(s.outcome, _AGAIN)]
             if again:
                 self._ring_for(min(again))
-            elif any(isinstance(s.outcome, c.Returned) for s in settlements):
+            elif any(isinstance(s.outcome, (c.Returned, c.Decided)) for s in settlements):
                 self._presence.ring()
         if answers:
             leases = cast("tuple[Lease, ...]", _checked(answers.pop()))
@@ -146,6 +151,60 @@ class Embedded:
         self._presence.ring()
         return cast("tuple[BideError | None, ...]", answer)
 
+    def pause(self, queue: str) -> None:
+        self._set_paused(queue, is_paused=True)
+
+    def resume(self, queue: str) -> None:
+        self._set_paused(queue, is_paused=False)
+        self._presence.ring()
+
+    def purge(
+        self,
+        queue: str,
+        *,
+        limit: int = PURGE_STEP,
+        until: tuple[int, int] | None = None,
+        below_id: int | None = None,
+        after: tuple[int, ...] | None = None,
+    ) -> c.Purged:
+        command = c.Purge(queue, limit, until, below_id, after)
+        return cast("c.Purged", self._submit(command, self._sync))
+
+    def make_channels(self, channels: Sequence[ChannelTerms]) -> bool:
+        command = c.MakeChannels(tuple(channels))
+        is_changed = bool(self._submit(command, self._sync))
+        if is_changed:
+            self._presence.ring()
+        return is_changed
+
+    def drop_channel(self, topic: str, channel: str, *, is_begun: bool = False) -> c.Purged:
+        command = c.DropChannel(channel_queue(topic, channel), PURGE_STEP, is_begun)
+        purged = cast("c.Purged | None", self._submit(command, self._sync))
+        if purged is None and not is_begun:
+            raise UnknownQueue(f"{command.queue}: there is no such channel", queue=command.queue)
+        return purged or c.Purged(0, 0, None)
+
+    def channels(self) -> tuple[ChannelInfo, ...]:
+        with self._store.view() as view:
+            return listing.channels(view)
+
+    def decide(
+        self, job_id: JobId, *, is_commit: bool, sync: Sync | None = None
+    ) -> tuple[c.PutResult, ...]:
+        jobs: tuple[NewJob, ...] = ()
+        if is_commit:
+            with self._store.view() as view:
+                job = view.job(job_id)
+            if job is not None and is_prepared(job.queue):
+                jobs = decode_group(job.args).jobs
+        (answer,), end = self._store.commit(
+            (c.Decide(job_id, is_commit, jobs),), self.clock.now_ms()
+        )
+        results = cast("tuple[c.PutResult, ...]", _checked(answer))
+        self._presence.ring()  # also for who is asked about it just now
+        self._store.persist(end, sync or self._sync)
+        return results
+
     def get(self, ref: JobRef) -> JobInfo | None:
         with self._store.view() as view:
             job_id = ref.id if ref.key is None else view.holder(ref.queue, ref.key)
@@ -168,16 +227,20 @@ class Embedded:
         return replace(stats, owners=alive)
 
     def tick(self, queues: Sequence[str]) -> int | None:
+        now_ms = self.clock.now_ms()
         with self._store.view() as view:
             owners = view.owners()
+            chores = _channel_chores(view, now_ms)
         for owner in owners:
             if not self._presence.is_alive(owner.token):
                 self._expire(owner)
+        for chore in chores:
+            self._submit(chore, "never")
         with self._store.view() as view:
-            times = [due for name in queues if (due := view.next_due(name)) is not None]
+            next_due_ms = next_due(view, queues)
         if self._upkeep is not None:
             self._upkeep.start_if_due()
-        return min(times, default=None)
+        return next_due_ms
 
     def close(self) -> None:
         if not self._closed:
@@ -219,7 +282,11 @@ class Embedded:
     def _any_due(self, queues: Sequence[str], now_ms: int) -> bool:
         """Look, without taking the lock between processes, whether a reserve would find a job."""
         with self._store.view() as view:
-            return any(view.due(name, now_ms, 1) for name in queues)
+            return is_any_due(view, queues, now_ms)
+
+    def _set_paused(self, queue: str, *, is_paused: bool) -> None:
+        if not self._submit(c.Pause(queue, is_paused), self._sync):
+            raise UnknownQueue(f"{queue}: there is no such channel", queue=queue)
 
     def _ring_for(self, due_ms: int) -> None:
         """Wake the workers for a job due so soon that they would not see it by themselves."""
@@ -254,6 +321,20 @@ class _Attendance:
 
 
 _AGAIN = (c.Retried, c.Snoozed)
+
+
+def _channel_chores(view: IndexView, now_ms: int) -> list[c.Command]:
+    """A step for each topic with due messages, and for each channel that is on its way out."""
+    rows = [row for row in view.queue_rows() if topic_of(row.name) is not None]
+    topics = {topic_of(row.name) or "" for row in rows if row.dropped_ms is None}
+    steps: list[c.Command] = [
+        c.Spread(topic) for topic in sorted(topics) if view.due(topic_queue(topic), now_ms, 1)
+    ]
+    for row in rows:
+        waiting, running, failed = view.live(row.name)
+        if row.dropped_ms is not None and (waiting or failed or not running):
+            steps.append(c.DropChannel(row.name, PURGE_STEP, is_begun=True))
+    return steps
 
 
 def _checked(answer: c.Answer | BideError) -> c.Answer:

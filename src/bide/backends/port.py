@@ -13,8 +13,10 @@ import msgspec
 
 from bide.clock import Clock
 from bide.errors import BideError
-from bide.model.commands import Change, PutResult, Settlement
-from bide.model.job import Job, JobRef, Lease, NewJob, Owner, OwnerId, State
+from bide.model.commands import Change, Purged, PutResult, Settlement
+from bide.model.job import Job, JobId, JobRef, Lease, NewJob, Owner, OwnerId, State
+from bide.model.limits import PURGE_STEP
+from bide.model.queue import ChannelTerms
 
 Sync = Literal["always", "interval", "never"]
 """When a put is answered: once it is on the disk; at once, with a sync to follow
@@ -57,10 +59,31 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     failed_total: int
     cancelled_total: int
     rescheduled_total: int
+    paused: bool = False
+    """Whether nothing is reserved from it until it is resumed."""
+    prepared: int = 0
+    """Undecided transactions whose first job goes here."""
 
 
 READY_COUNT_MAX = 10_000
 """Counting stops here: a number for people must not cost a walk over millions."""
+
+
+class ChannelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A channel, and what is in it."""
+
+    topic: str
+    channel: str
+    waiting: int
+    """Copies, due or not; what is still to be copied counts in the topic."""
+    running: int
+    failed: int
+    paused: bool
+    dropped: bool
+    """Whether it gets no more copies, and goes once its last running job has ended."""
+    max_retries: int
+    timeout_ms: int
+    made_ms: int
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +195,68 @@ class Backend(Protocol):
         """Make waiting jobs due now; put failed ones back, their attempts anew."""
         ...
 
+    def pause(self, queue: str) -> None:
+        """Have nothing reserved from a queue or channel; what runs goes on.
+
+        Raises:
+            UnknownQueue: A channel that is not there.
+        """
+        ...
+
+    def resume(self, queue: str) -> None:
+        """Go on reserving from a queue; `UnknownQueue` as `pause`."""
+        ...
+
+    def purge(
+        self,
+        queue: str,
+        *,
+        limit: int = PURGE_STEP,
+        until: tuple[int, int] | None = None,
+        below_id: int | None = None,
+        after: tuple[int, ...] | None = None,
+    ) -> Purged:
+        """Withdraw waiting and failed jobs, looking at *limit*; see `bide.model.commands.Purge`.
+
+        Go on with `after` of the answer until it is None.
+        """
+        ...
+
+    def make_channels(self, channels: Sequence[ChannelTerms]) -> bool:
+        """Have channels, with these terms for copies to come; whether that changed anything.
+
+        They get the messages due from now on; the first ones of a topic, also those that wait.
+        """
+        ...
+
+    def drop_channel(self, topic: str, channel: str, *, is_begun: bool = False) -> Purged:
+        """End a channel, a step at a time; to go on, *is_begun*, until `after` is None.
+
+        Its running jobs end as they will; `tick` then takes the rest.
+
+        Raises:
+            UnknownQueue: There is none, at the first step.
+        """
+        ...
+
+    def channels(self) -> tuple[ChannelInfo, ...]:
+        """Every channel, by topic and name."""
+        ...
+
+    def decide(
+        self, job_id: JobId, *, is_commit: bool, sync: Sync | None = None
+    ) -> tuple[PutResult, ...]:
+        """Put the jobs of an undecided transaction in one commit, or none of them, for good.
+
+        *sync* as for `put`.
+
+        Raises:
+            JobNotFound: It was decided before.
+            WrongState: The job is no transaction.
+            KeyTaken: It stays undecided.
+        """
+        ...
+
     def get(self, ref: JobRef) -> JobInfo | None:
         """The live job, if there is one."""
         ...
@@ -185,11 +270,29 @@ class Backend(Protocol):
     def stats(self) -> Stats: ...
 
     def tick(self, queues: Sequence[str]) -> int | None:
-        """Do what housekeeping is due, in bounded steps: take back dead workers' leases.
+        """Do what housekeeping is due, in bounded steps.
+
+        Dead workers' leases go back, due messages go to their channels, and
+        what is left in dropped channels goes.
 
         Returns:
-            When the next job of *queues* is due (it may be past); None if none waits.
+            When the next job of *queues*, or message for them, is due (it may be past); None
+            if none waits. What is paused does not count.
         """
         ...
 
     def close(self) -> None: ...
+
+
+class Opener(Protocol):
+    """Makes a backend from a URL; `bide.connect.connect` is one."""
+
+    def __call__(
+        self,
+        url: str,
+        clock: Clock,
+        *,
+        sync: Sync | None = None,
+        create: bool = True,
+        read_only: bool = False,
+    ) -> Backend: ...

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from bide.backends.port import JobInfo, Stats
+from bide.backends.port import ChannelInfo, JobInfo, Stats
 from bide.cli.listing import Listing
 from bide.cli.phrases import decode_args
 from bide.errors import BideError
@@ -29,6 +29,10 @@ def stats_document(stats: Stats) -> Document:
     }
 
 
+def channels_document(channels: Sequence[ChannelInfo]) -> Document:
+    return {"channels": [asdict(channel) for channel in channels]}
+
+
 def listing_document(listing: Listing) -> Document:
     return {
         "jobs": [job_document(info) for info in listing.jobs],
@@ -41,7 +45,7 @@ def job_document(info: JobInfo) -> Document:
     """A job; ``args`` are decoded, or null if that can't be, and ``args_base64`` as stored."""
     fields = asdict(info.job)
     raw = fields.pop("args")
-    fields["args"] = _json_value(decode_args(raw))
+    fields["args"] = _json_value(decode_args(raw, info.job.task))
     fields["args_base64"] = base64.b64encode(raw).decode()
     fields["errors"] = [asdict(error) for error in info.job.errors]
     fields["state"] = info.state.value

@@ -21,7 +21,7 @@ from bide.errors import JobNotFound
 from bide.jobs.app import App
 from bide.model.job import State
 
-LIVE = (State.RUNNING, State.READY, State.SCHEDULED)
+LIVE = (State.RUNNING, State.READY, State.SCHEDULED, State.PREPARED)
 
 
 @click.command(epilog="Example:  bide stats --url file:///var/lib/shop/jobs")
@@ -44,7 +44,7 @@ def stats(*, app: App, as_json: bool) -> None:
 @click.option(
     "--state",
     type=click.Choice([state.value for state in State]),
-    help="In this state alone.  [default: running, then ready, then scheduled]",
+    help="In this state alone.  [default: running, ready, scheduled, then prepared]",
 )
 @queue_option
 @page_options

@@ -17,6 +17,7 @@ from bide.cli import output
 from bide.cli.change_commands import cancel, kick
 from bide.cli.follow_commands import follow, promote
 from bide.cli.inspect_commands import failed, jobs, show, stats
+from bide.cli.queue_commands import channel, channels, pause, purge, resume
 from bide.cli.store_commands import backup, check, compact, restore
 from bide.cli.worker_command import worker
 from bide.errors import BideError, UsageError
@@ -100,21 +101,13 @@ def cli() -> None:
     """Run work later, and never lose it: workers, and a look at their jobs."""
 
 
-for _command in (
-    worker,
-    stats,
-    jobs,
-    show,
-    failed,
-    cancel,
-    kick,
-    backup,
-    restore,
-    compact,
-    check,
-    follow,
-    promote,
-):
+_COMMANDS = (
+    *(worker, stats, jobs, show, failed, cancel, kick),
+    *(pause, resume, purge, channels, channel),
+    *(backup, restore, compact, check, follow, promote),
+)
+
+for _command in _COMMANDS:
     cli.add_command(_command)
 
 

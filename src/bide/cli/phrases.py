@@ -7,6 +7,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from bide.errors import CorruptIndex
+from bide.format.group import Group, decode_group
+from bide.model.queue import PREPARED_TASK
+
 CALL_SIZE_MAX = 100
 """Characters of a call in a table; `bide show` has it whole."""
 
@@ -46,12 +50,29 @@ def moment(
     return f"{text}, {distance(at_ms - now_ms)}"
 
 
-def decode_args(args: bytes) -> Any:
+def decode_args(args: bytes, task: str = "") -> Any:
     """A job's arguments as plain values; `msgspec.UNSET` if the bytes hold none."""
     try:
+        if task == PREPARED_TASK:
+            return _group_values(decode_group(args))
         return msgspec.msgpack.decode(args)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, RecursionError, CorruptIndex):
         return msgspec.UNSET
+
+
+def _group_values(group: Group) -> dict[str, Any]:
+    """What an undecided transaction holds."""
+    jobs = [
+        {
+            "task": new.task,
+            "queue": new.queue,
+            "key": new.key,
+            "due_ms": new.due_ms,
+            "args": None if (args := decode_args(new.args, new.task)) is msgspec.UNSET else args,
+        }
+        for new in group.jobs
+    ]
+    return {"label": group.label, "jobs": jobs}
 
 
 def call(task: str, args: bytes, *, size_max: int | None = CALL_SIZE_MAX) -> str:
@@ -60,7 +81,7 @@ def call(task: str, args: bytes, *, size_max: int | None = CALL_SIZE_MAX) -> str
     >>> call("remind", b"\x81\xa8order_id\x2a")
     'remind(order_id=42)'
     """
-    values = decode_args(args)
+    values = decode_args(args, task)
     if isinstance(values, dict):
         inner = ", ".join(f"{name}={value!r}" for name, value in values.items())
     else:

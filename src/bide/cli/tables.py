@@ -13,10 +13,11 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from bide.backends.port import READY_COUNT_MAX, JobInfo, QueueStats, Stats
+from bide.backends.port import READY_COUNT_MAX, ChannelInfo, JobInfo, QueueStats, Stats
 from bide.cli import output
 from bide.cli.phrases import call, distance, last_line, moment, printable
 from bide.model.job import Job, State
+from bide.model.queue import PREPARED_PREFIX
 
 _PIPE_WIDTH = 1 << 20
 
@@ -25,12 +26,19 @@ _STYLES = {
     State.READY: "green",
     State.RUNNING: "bold green",
     State.FAILED: "red",
+    State.PREPARED: "magenta",
 }
 
 
 def print_stats(stats: Stats) -> None:
     """Three tables: where the jobs are now, how many went which way, and the workers."""
-    now = _table("QUEUE", "READY", "SCHEDULED", "RUNNING", "FAILED", "NEXT DUE")
+    extra: list[tuple[str, Callable[[QueueStats], Text]]] = []
+    if any(queue.prepared for queue in stats.queues):
+        extra.append(("PREPARED", lambda queue: _text(queue.prepared)))
+    if any(queue.paused for queue in stats.queues):
+        extra.append(("PAUSED", lambda queue: _paused(paused=queue.paused)))
+    names = [name for name, _ in extra]
+    now = _table("QUEUE", "READY", "SCHEDULED", "RUNNING", "FAILED", "NEXT DUE", *names)
     for queue in stats.queues:
         due_ms = queue.next_due_ms
         now.add_row(
@@ -40,6 +48,7 @@ def print_stats(stats: Stats) -> None:
             _text(queue.running),
             _text(queue.failed, "red" if queue.failed else ""),
             _text("-" if due_ms is None else distance(due_ms - stats.now_ms)),
+            *(show(queue) for _, show in extra),
         )
     ever = _table("QUEUE", "PUT", "SUCCEEDED", "FAILED", "CANCELLED", "PUT OFF")
     for queue in stats.queues:
@@ -67,6 +76,21 @@ def print_stats(stats: Stats) -> None:
     )
 
 
+def print_channels(channels: Sequence[ChannelInfo]) -> None:
+    """One line for each channel."""
+    table = _table("TOPIC", "CHANNEL", "WAITING", "RUNNING", "FAILED", "PAUSED")
+    for info in channels:
+        table.add_row(
+            _text(info.topic),
+            _text(info.channel),
+            _text(info.waiting),
+            _text(info.running),
+            _text(info.failed, "red" if info.failed else ""),
+            _text("dropped", "red") if info.dropped else _paused(paused=info.paused),
+        )
+    _print(table)
+
+
 def print_jobs(jobs: Sequence[JobInfo], now_ms: int) -> None:
     """One line for each job that waits or runs; what is so for none of them has no column."""
     extra: list[tuple[str, Callable[[Job], object]]] = []
@@ -82,7 +106,7 @@ def print_jobs(jobs: Sequence[JobInfo], now_ms: int) -> None:
         table.add_row(
             _text(job.id),
             _text(info.state, _STYLES[info.state]),
-            _text(job.queue),
+            _text(job.queue.removeprefix(PREPARED_PREFIX)),
             _text(moment(job.due_ms, now_ms, precision="minutes")),
             _cut(call(job.task, job.args)),
             *(_text(value(job)) for _, value in extra),
@@ -111,7 +135,7 @@ def print_job(info: JobInfo, now_ms: int) -> None:
     rows = [
         ("job", _text(job.id)),
         ("state", _text(info.state, _STYLES[info.state])),
-        ("queue", _text(job.queue)),
+        ("queue", _text(job.queue.removeprefix(PREPARED_PREFIX))),
         ("key", _text("-" if job.key is None else job.key)),
         ("call", _text(call(job.task, job.args, size_max=None))),
         ("due", _text(moment(job.due_ms, now_ms))),
@@ -139,8 +163,8 @@ def print_job(info: JobInfo, now_ms: int) -> None:
     _print(grid)
 
 
-_FOLDED = {"QUEUE", "CALL", "KEY", "TASK", "ERROR", "HOST", "QUEUES"}
-_LEFT = {*_FOLDED, "STATE", "NEXT DUE", "DUE", "WHEN", "STARTED"}
+_FOLDED = {"QUEUE", "CALL", "KEY", "TASK", "ERROR", "HOST", "QUEUES", "TOPIC", "CHANNEL"}
+_LEFT = {*_FOLDED, "STATE", "NEXT DUE", "DUE", "WHEN", "STARTED", "PAUSED"}
 
 
 def _table(*names: str) -> Table:
@@ -161,6 +185,10 @@ def _titled(title: str, table: Table, empty: str) -> Table | Text:
         return Text(empty)
     table.title, table.title_justify, table.title_style = title, "left", Style(italic=True)
     return table
+
+
+def _paused(*, paused: bool) -> Text:
+    return _text("paused", "yellow") if paused else _text("-")
 
 
 def _ready(queue: QueueStats) -> Text:

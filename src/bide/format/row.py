@@ -16,10 +16,13 @@ front, so no queue is a prefix of another.
     owners  owner: 8                                            Owner in MessagePack
     counts  queue: 1 + n                                        eight counters of 8
     meta    a name                                              see `bide.storage.index`
+    queues  the queue's name                                    version: 1, CRC-32 of
+                                                                the rest: 4, QueueRow
+                                                                in MessagePack
     ======  ==================================================  ====================
 
-LMDB has no checksums: a job's row carries its own, and it is looked at
-whenever the row is read. The same bytes stand in the log.
+LMDB has no checksums: a job's row, and a queue's, carries its own, and it
+is looked at whenever the row is read. A job's bytes are the same in the log.
 """
 
 from __future__ import annotations
@@ -33,16 +36,18 @@ import msgspec
 from bide.errors import CorruptIndex
 from bide.model.job import Job, JobId, LeaseRow, Owner
 from bide.model.limits import PRIORITY_MAX
+from bide.model.queue import QueueRow
 
 VERSION = 1
-_JOB_HEAD = struct.Struct(">BI")
+_HEAD = struct.Struct(">BI")
 JOB_HEAD_SIZE = 5
-assert _JOB_HEAD.size == JOB_HEAD_SIZE
+assert _HEAD.size == JOB_HEAD_SIZE
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_job = msgspec.msgpack.Decoder(Job).decode
 _decode_lease = msgspec.msgpack.Decoder(LeaseRow).decode
 _decode_owner = msgspec.msgpack.Decoder(Owner).decode
+_decode_queue_row = msgspec.msgpack.Decoder(QueueRow).decode
 
 _U64 = struct.Struct(">Q")
 _PAIR = struct.Struct(">QQ")
@@ -65,8 +70,7 @@ def decode_pair(data: bytes) -> tuple[int, int]:
 
 
 def encode_job(job: Job) -> bytes:
-    data = _encode(job)
-    return _JOB_HEAD.pack(VERSION, crc32(data)) + data
+    return _sealed(_encode(job))
 
 
 def decode_job(row: bytes, job_id: int | None = None) -> Job:
@@ -76,14 +80,45 @@ def decode_job(row: bytes, job_id: int | None = None) -> Job:
         CorruptIndex: The row is not what was written, or (if *job_id* is
             given) is another job's.
     """
+    data = _unsealed(row)
+    if data is not None:
+        job = _decode_job(data)
+        if job_id is None or job.id == job_id:
+            return job
+    raise CorruptIndex(f"job {job_id}: its stored row is damaged")
+
+
+def encode_queue_row(row: QueueRow) -> bytes:
+    return _sealed(_encode(row))
+
+
+def decode_queue_row(row: bytes, name: str) -> QueueRow:
+    """The row of queue *name*; `CorruptIndex` if it is not what was written."""
+    data = _unsealed(row)
+    if data is not None:
+        queue_row = _decode_queue_row(data)
+        if queue_row.name == name:
+            return queue_row
+    raise CorruptIndex(f"queue {name!r}: its stored row is damaged")
+
+
+def _sealed(data: bytes) -> bytes:
+    return _HEAD.pack(VERSION, crc32(data)) + data
+
+
+def _unsealed(row: bytes) -> bytes | None:
+    """What was sealed, if it is whole."""
     if len(row) > JOB_HEAD_SIZE:
-        version, check = _JOB_HEAD.unpack_from(row)
+        version, check = _HEAD.unpack_from(row)
         data = row[JOB_HEAD_SIZE:]
         if version == VERSION and crc32(data) == check:
-            job = _decode_job(data)
-            if job_id is None or job.id == job_id:
-                return job
-    raise CorruptIndex(f"job {job_id}: its stored row is damaged")
+            return data
+    return None
+
+
+def encode_queue_name(name: str) -> bytes:
+    """The key of table *queues*: a topic's channels stand together."""
+    return name.encode()
 
 
 @lru_cache(maxsize=1024)

@@ -3,79 +3,58 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from itertools import islice
-from typing import Any, Concatenate, Protocol, Self, overload
+from typing import Any, Concatenate, Self, cast, overload
 from weakref import WeakKeyDictionary
 
-from bide.backends.port import Backend, JobInfo, Page, Stats, Sync
+from bide.backends.port import Backend, ChannelInfo, JobInfo, Opener, Page, Stats, Sync
 from bide.clock import Clock, SystemClock
 from bide.errors import (
     BideError,
     DuplicateTask,
     InvalidOption,
-    InvalidUrl,
     JobNotFound,
-    StoreClosed,
 )
+from bide.jobs.batch import check_requests, strongest_sync, take_batch
+from bide.jobs.connection import Connection
 from bide.jobs.context import Context
-from bide.jobs.handle import Handle
+from bide.jobs.emptying import drop_steps, purge_steps
+from bide.jobs.handle import Handle, job_ref
 from bide.jobs.merger import Merger
+from bide.jobs.message import message_request
+from bide.jobs.registry import (
+    CHANNEL_OPTIONS,
+    TASK_OPTIONS,
+    Decorator,
+    check_new,
+    check_options,
+    make_task,
+)
 from bide.jobs.task import (
     DEFAULT_MAX_RETRIES,
     DEFAULT_QUEUE,
     DEFAULT_TIMEOUT_S,
-    SYNCS,
-    Options,
     P,
     R,
     Request,
     Task,
     check_sync,
-    task_name,
 )
-from bide.jobs.when import delay_to_ms, due_to_ms
+from bide.jobs.transaction import Check, Transaction, prepared_job
+from bide.jobs.when import delay_to_ms, due_to_ms, timeout_to_ms
 from bide.model.commands import Change, PutResult
-from bide.model.job import JobId, JobRef, NewJob, State
+from bide.model.job import NewJob, State
 from bide.model.limits import (
     PAGE_COUNT_MAX,
-    check_key,
+    check_destination,
     check_priority,
     check_queue,
-    check_task_name,
+    check_retries,
+    check_source,
+    check_topic,
 )
-from bide.model.retry import RetryPolicy
-from bide.storage.fork import ForkOrder, watch_forks
-
-COMMIT_JOBS = 1_000
-COMMIT_SIZE = 8 << 20
-"""What `App.enqueue_many` puts in one commit, at most: jobs, and bytes of arguments."""
-
-
-class Opener(Protocol):
-    """Makes a backend from a URL; `bide.connect.connect` is one."""
-
-    def __call__(
-        self,
-        url: str,
-        clock: Clock,
-        *,
-        sync: Sync | None = None,
-        create: bool = True,
-        read_only: bool = False,
-    ) -> Backend: ...
-
-
-class _Decorator(Protocol):
-    """What ``@app.task(...)`` decorates with."""
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+from bide.model.queue import PREPARED_TASK, ChannelTerms, channel_queue
 
 
 class App:
@@ -102,20 +81,11 @@ class App:
         clock: Clock | None = None,
         sync: Sync | None = None,
     ) -> None:
-        if url is not None and not isinstance(url, str):
-            raise InvalidUrl(f"url {url!r}: use a str, such as file:///path/to/jobs")
-        check_sync(sync)
-        self.url = url
         self.clock: Clock = clock or SystemClock()
+        self._connection = Connection(url, opener=opener, clock=self.clock, sync=sync)
         self.tasks: dict[str, Task[..., Any]] = {}
-        self._opener = opener
-        self._sync: Sync | None = sync
-        self._create = True
-        self._read_only = False
-        self._closed = False
-        self._lock = threading.Lock()
-        self._backend: Backend | None = None
-        watch_forks(self, ForkOrder.APP)
+        self.check: Check | None = None
+        """The checker; see `checker`."""
         self._mergers: WeakKeyDictionary[asyncio.AbstractEventLoop, Merger] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -127,6 +97,11 @@ class App:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def url(self) -> str | None:
+        """Where the jobs are kept; None if that was not said yet."""
+        return self._connection.url
+
     def bind(self, url: str, *, create: bool = True, read_only: bool = False) -> None:
         """Say where the jobs are kept, before the store is first used.
 
@@ -135,49 +110,23 @@ class App:
             read_only: Only look; a call that would change something raises
                 `StoreReadOnly`. Nothing is made, also where there is none.
         """
-        if self._backend is not None:
-            raise InvalidOption(f"the App already uses {self.url}: bind it before its first use")
-        self.url = url
-        self._create = create
-        self._read_only = read_only
+        self._connection.bind(url, create=create, read_only=read_only)
 
     @property
     def backend(self) -> Backend:
         """The store, opened now if it was not."""
-        if self._backend is None:
-            with self._lock:
-                if self._backend is None:
-                    if self._closed:
-                        raise StoreClosed(
-                            "this App was closed; make a new one", path=self.url or ""
-                        )
-                    if self.url is None:
-                        raise InvalidUrl(
-                            'the App has no store: write App("file:///path/to/jobs"), or set '
-                            "BIDE_URL for the command line"
-                        )
-                    self._backend = self._opener(
-                        self.url,
-                        self.clock,
-                        sync=self._sync,
-                        create=self._create,
-                        read_only=self._read_only,
-                    )
-        return self._backend
+        return self._connection.backend
 
     def close(self) -> None:
         """Let go of the store; afterwards each call on it raises `StoreClosed`."""
-        with self._lock:
-            self._closed = True
-            if self._backend is not None:
-                self._backend.close()
+        self._connection.close()
 
     @overload
     def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
-    def task(self, function: None = None, /, **options: Any) -> _Decorator: ...
+    def task(self, function: None = None, /, **options: Any) -> Decorator: ...
 
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Register a function as a task: ``@app.task`` or ``@app.task(queue="mail")``.
@@ -199,13 +148,47 @@ class App:
             InvalidArguments: A parameter's type can't be stored.
             UsageError: An option that is not one, or not in its range.
         """
-        unknown = sorted(set(options) - _TASK_OPTIONS)
-        if unknown:
-            known = ", ".join(sorted(_TASK_OPTIONS))
-            raise InvalidOption(f"task() has no option {unknown[0]!r}; it has {known}")
+        check_options("task", options, TASK_OPTIONS)
+        check_queue(options.get("queue", DEFAULT_QUEUE))
         if function is None:
-            return lambda decorated: self._register(decorated, **options)
-        return self._register(function, **options)
+            return lambda decorated: self._register(decorated, options)
+        return self._register(function, options)
+
+    def subscribe(self, topic: str, channel: str, **options: Any) -> Decorator:
+        """Register a function for the messages of a topic: ``@app.subscribe("orders", "mail")``.
+
+        It gets the copies of channel *channel*, which a worker makes, if it
+        is not there, as it starts. A message's fields are its arguments.
+
+        Args:
+            max_retries, timeout: As in `task`, for the channel's copies to come.
+            retry_backoff, retry_backoff_max, retry_jitter, retry_on: As in `task`.
+
+        Raises:
+            DuplicateTask: Another function has the channel.
+            UsageError: As `task`.
+        """
+        check_options("subscribe", options, CHANNEL_OPTIONS)
+        name = channel_queue(check_topic(topic), check_topic(channel))
+        options |= {"name": name, "queue": name}
+        decorator: Any = lambda function: self._register(function, options)  # noqa: E731
+        return cast("Decorator", decorator)
+
+    def checker(self, function: Check) -> Check:
+        """Register the function that decides transactions left undecided: ``@app.checker``.
+
+        Called by a worker with a `Prepared`. True commits, False rolls back;
+        after None or an exception it is asked again, ever later.
+        """
+        if self.check is not None:
+            raise DuplicateTask(
+                "the App has a checker already: it asks one function about all transactions",
+                task=PREPARED_TASK,
+            )
+        if not callable(function):
+            raise InvalidOption(f"checker {function!r}: use a function of a bide.Prepared")
+        self.check = function
+        return function
 
     def enqueue(self, request: Request) -> Handle:
         """Put one job; see `Task.enqueue`."""
@@ -239,12 +222,126 @@ class App:
         handles: list[Handle] = []
         iterator = iter(requests)
         check_sync(sync)
-        while batch := _take_batch(iterator):
+        while batch := take_batch(iterator):
             now_ms = self.clock.now_ms()
             jobs = [request.new_job(now_ms) for request in batch]
-            results = self._put(jobs, sync or _strongest_sync(batch))
+            results = self._put(jobs, sync or strongest_sync(batch))
             handles += map(self._handle, results)
         return handles
+
+    def enqueue_atomic(self, *requests: Request, sync: Sync | None = None) -> list[Handle]:
+        """Put jobs, over any queues, in one commit: all of them or none.
+
+        Raises:
+            BatchTooLarge: Over 10,000, or 64 MiB of arguments.
+            KeyTaken, StoreError: None was put.
+        """
+        check_sync(sync)
+        batch = check_requests(requests, "enqueue_atomic")
+        now_ms = self.clock.now_ms()
+        jobs = [request.new_job(now_ms) for request in batch]
+        return [self._handle(result) for result in self._put(jobs, sync or strongest_sync(batch))]
+
+    def prepare(
+        self,
+        *requests: Request,
+        check_after: float | timedelta = 60.0,
+        label: str = "",
+        sync: Sync | None = None,
+    ) -> Transaction:
+        """Store jobs that are put by `commit` of what is returned, or never; see `Transaction`.
+
+        Args:
+            requests: Over any queues. Their delays count from now.
+            check_after: Seconds, or a timedelta, until the app's checker is
+                asked about it, should it not be decided by then.
+            label: To tell the checker what it is about.
+            sync: For this and for the decision; None: as in `enqueue_many`.
+
+        Raises:
+            BatchTooLarge: Over 10,000, or 64 MiB of arguments.
+            StoreError: Nothing was stored.
+        """
+        check_sync(sync)
+        batch = check_requests(requests, "prepare")
+        new = prepared_job(batch, label, delay_to_ms(check_after), self.clock.now_ms())
+        sync = sync or strongest_sync(batch)
+        (result,) = self._put((new,), sync)
+        return Transaction(result.id, self.backend.decide, self._handle, sync=sync)
+
+    def message(self, topic: str, message: Any, **options: Any) -> Request:
+        """A message to publish together with other requests, as by `prepare`.
+
+        Args:
+            message: A mapping of names to values, a msgspec struct or a dataclass.
+            delay, run_at, priority, sync: As in `Task.using`.
+            key, on_conflict: The same, for as long as it waits in the topic.
+
+        Raises:
+            InvalidArguments, BodyTooLarge: It can't be stored.
+        """
+        return message_request(topic, message, **options)
+
+    def publish(self, topic: str, message: Any, **options: Any) -> Handle:
+        """Publish a message; at its time each channel of the topic gets a copy.
+
+        It goes to the channels that were made by then, or else to the first
+        one made later. Until then it is a job, to cancel or move by its
+        handle. Options and errors are those of `message`.
+        """
+        return self.enqueue(self.message(topic, message, **options))
+
+    async def apublish(self, topic: str, message: Any, **options: Any) -> Handle:
+        """As `publish`, from async code."""
+        return await self.aenqueue(self.message(topic, message, **options))
+
+    def make_channel(
+        self,
+        topic: str,
+        channel: str,
+        *,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+        timeout: float | timedelta | None = DEFAULT_TIMEOUT_S,
+    ) -> bool:
+        """Have a channel, with these terms for its copies to come; False if it was so before."""
+        terms = ChannelTerms(
+            topic=check_topic(topic),
+            channel=check_topic(channel),
+            max_retries=check_retries(max_retries),
+            timeout_ms=timeout_to_ms(timeout),
+        )
+        return self.backend.make_channels([terms])
+
+    def drop_channel(self, topic: str, channel: str) -> int:
+        """End a channel: no copies from now on; what waits or has failed there goes.
+
+        Running jobs end as they will. Returns how many jobs went.
+
+        Raises:
+            UnknownQueue: There is no such channel.
+        """
+        steps = drop_steps(self.backend, check_topic(topic), check_topic(channel))
+        return sum(step.gone for step in steps)
+
+    def channels(self) -> tuple[ChannelInfo, ...]:
+        """Every channel, by topic and name."""
+        return self.backend.channels()
+
+    def pause(self, queue: str) -> None:
+        """Have nothing more reserved from a queue, or from a channel, ``topic:channel``.
+
+        Raises:
+            UnknownQueue: A channel that is not there.
+        """
+        self.backend.pause(check_source(queue))
+
+    def resume(self, queue: str) -> None:
+        """Go on with a queue that was paused."""
+        self.backend.resume(check_source(queue))
+
+    def purge(self, queue: str) -> int:
+        """Withdraw all waiting and failed jobs of a queue or channel; returns how many."""
+        return sum(step.gone for step in purge_steps(self.backend, check_source(queue)))
 
     def cancel(
         self, job_id: int | None = None, *, key: str | None = None, queue: str = DEFAULT_QUEUE
@@ -254,7 +351,7 @@ class App:
         Returns:
             False if there is no such live job: it ran, or was cancelled before.
         """
-        (error,) = self.backend.cancel((_ref(job_id, key, queue),))
+        (error,) = self.backend.cancel((job_ref(job_id, key, queue),))
         if isinstance(error, JobNotFound):
             return False
         _raise(error)
@@ -283,7 +380,7 @@ class App:
             due_ms = due_to_ms(delay, run_at, self.clock.now_ms())
         if priority is not None:
             check_priority(priority)
-        _raise(self.backend.move((Change(_ref(job_id, key, queue), due_ms, priority),))[0])
+        _raise(self.backend.move((Change(job_ref(job_id, key, queue), due_ms, priority),))[0])
 
     def kick(
         self, job_id: int | None = None, *, key: str | None = None, queue: str = DEFAULT_QUEUE
@@ -294,13 +391,13 @@ class App:
             JobNotFound: There is no such live job.
             WrongState: It is running.
         """
-        _raise(self.backend.kick((_ref(job_id, key, queue),))[0])
+        _raise(self.backend.kick((job_ref(job_id, key, queue),))[0])
 
     def get(
         self, job_id: int | None = None, *, key: str | None = None, queue: str = DEFAULT_QUEUE
     ) -> JobInfo | None:
         """A live job and where it is; None if it has succeeded or was cancelled."""
-        return self.backend.get(_ref(job_id, key, queue))
+        return self.backend.get(job_ref(job_id, key, queue))
 
     def jobs(
         self,
@@ -318,7 +415,7 @@ class App:
             after: The `next` of the page before.
         """
         if queue is not None:
-            check_queue(queue)
+            check_destination(queue)
         try:
             state = State(state)
         except ValueError:
@@ -354,59 +451,10 @@ class App:
         """As `get`, from async code."""
         return await asyncio.to_thread(self.get, job_id, key=key, queue=queue)
 
-    def before_fork(self) -> None:
-        self._lock.acquire()
-
-    def after_fork_in_parent(self) -> None:
-        self._lock.release()
-
-    def after_fork_in_child(self) -> None:
-        self._lock.release()
-
-    def _register(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        queue: str = DEFAULT_QUEUE,
-        priority: int = 0,
-        max_retries: int = DEFAULT_MAX_RETRIES,
-        timeout: float | timedelta | None = DEFAULT_TIMEOUT_S,
-        retry_backoff: float | timedelta = 1.0,
-        retry_backoff_max: float | timedelta | None = None,
-        retry_jitter: float = 0.5,
-        retry_on: type[BaseException] | tuple[type[BaseException], ...] = Exception,
-    ) -> Task[..., Any]:
-        if isinstance(function, Task):
-            raise InvalidOption(f"{function!r} is a task already: put @app.task outermost")
-        name = check_task_name(name or task_name(function))
-        if name in self.tasks:
-            first, second = (_place(f) for f in (self.tasks[name].function, function))
-            raise DuplicateTask(
-                f"task {name!r} is defined at {first} and again at {second}: "
-                "give one of them another name with @app.task(name=...)",
-                task=name,
-            )
-        backoff_ms = delay_to_ms(retry_backoff)
-        if retry_backoff_max is None:
-            backoff_ms_max = max(backoff_ms, RetryPolicy().backoff_ms_max)
-        else:
-            backoff_ms_max = delay_to_ms(retry_backoff_max)
-        task: Task[..., Any] = Task(
-            self,
-            function,
-            name=name,
-            options=Options(
-                queue=queue, priority=priority, max_retries=max_retries, timeout=timeout
-            ),
-            retry=RetryPolicy(
-                backoff_ms=backoff_ms,
-                backoff_ms_max=backoff_ms_max,
-                jitter=retry_jitter,
-            ),
-            retry_on=_check_retry_on(retry_on),
-        )
-        self.tasks[name] = task
+    def _register(self, function: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any]:
+        task = make_task(self, function, **options)
+        check_new(task, self.tasks)
+        self.tasks[task.name] = task
         return task
 
     def _put(self, jobs: Iterable[NewJob], sync: Sync | None) -> tuple[PutResult, ...]:
@@ -416,55 +464,6 @@ class App:
         return Handle(self, result.id, result.outcome)
 
 
-def _take_batch(requests: Iterable[Request]) -> list[Request]:
-    batch: list[Request] = []
-    size = 0
-    for request in islice(requests, COMMIT_JOBS):
-        if not isinstance(request, Request):
-            raise InvalidOption(
-                f"enqueue_many() takes what task.request(...) makes, not {type(request).__name__}"
-            )
-        batch.append(request)
-        size += len(request.args)
-        if size >= COMMIT_SIZE:
-            break
-    return batch
-
-
-def _strongest_sync(batch: Sequence[Request]) -> Sync | None:
-    asked: set[Sync | None] = {request.options.sync for request in batch}
-    if asked <= {None, "never"}:
-        return None if None in asked else "never"
-    if None in asked:
-        return "always"  # the store's default may be any: this is as strong as each
-    return next(sync for sync in SYNCS if sync in asked)
-
-
-def _ref(job_id: int | None, key: str | None, queue: str) -> JobRef:
-    if (job_id is None) == (key is None):
-        raise InvalidOption("name the job by its id, or by key= and queue=")
-    if key is not None:
-        return JobRef(queue=check_queue(queue), key=check_key(key))
-    if isinstance(job_id, bool) or not isinstance(job_id, int) or not 0 < job_id < 1 << 63:
-        raise InvalidOption(f"job id {job_id!r}: use a positive int")
-    return JobRef(id=JobId(job_id))
-
-
 def _raise(error: BideError | None) -> None:
     if error is not None:
         raise error
-
-
-def _check_retry_on(retry_on: object) -> tuple[type[BaseException], ...]:
-    kinds = tuple(retry_on) if isinstance(retry_on, (tuple, list)) else (retry_on,)
-    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
-        raise InvalidOption(f"retry_on {retry_on!r}: use an exception, or a tuple of them")
-    return kinds
-
-
-_TASK_OPTIONS = frozenset(inspect.signature(App._register).parameters) - {"self", "function"}  # noqa: SLF001
-
-
-def _place(function: Callable[..., Any]) -> str:
-    code = getattr(function, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)

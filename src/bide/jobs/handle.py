@@ -6,6 +6,9 @@ from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
 from bide.backends.port import JobInfo
+from bide.errors import InvalidOption
+from bide.model.job import JobId, JobRef
+from bide.model.limits import check_destination, check_key
 
 
 class Jobs(Protocol):
@@ -61,3 +64,14 @@ class Handle:
     ) -> None:
         """Change when it is due, counted from now, or its priority."""
         self._app.move(self.id, delay=delay, run_at=run_at, priority=priority)
+
+
+def job_ref(job_id: int | None, key: str | None, queue: str) -> JobRef:
+    """The job that a call names by its id, or by key and queue; else `InvalidOption`."""
+    if (job_id is None) == (key is None):
+        raise InvalidOption("name the job by its id, or by key= and queue=")
+    if key is not None:
+        return JobRef(queue=check_destination(queue), key=check_key(key))
+    if isinstance(job_id, bool) or not isinstance(job_id, int) or not 0 < job_id < 1 << 63:
+        raise InvalidOption(f"job id {job_id!r}: use a positive int")
+    return JobRef(id=JobId(job_id))

@@ -17,7 +17,13 @@ from bide.jobs.arguments import Arguments
 from bide.jobs.handle import Handle
 from bide.jobs.when import due_to_ms, moment_to_ms, timeout_to_ms
 from bide.model.job import NewJob, OnConflict
-from bide.model.limits import check_key, check_priority, check_queue, check_retries
+from bide.model.limits import (
+    check_destination,
+    check_key,
+    check_priority,
+    check_queue,
+    check_retries,
+)
 from bide.model.retry import RetryPolicy
 
 P = ParamSpec("P")
@@ -53,7 +59,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     sync: Sync | None = None
 
     def __post_init__(self) -> None:
-        check_queue(self.queue)
+        check_destination(self.queue)
         check_priority(self.priority)
         check_retries(self.max_retries)
         timeout_to_ms(self.timeout)
@@ -121,7 +127,7 @@ class Task(Generic[P, R]):
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
         self._app = app
-        self._timeout_ms = timeout_to_ms(options.timeout)
+        self.timeout_ms = timeout_to_ms(options.timeout)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -137,7 +143,7 @@ class Task(Generic[P, R]):
             BodyTooLarge: Encoded, they are over 1 MiB.
         """
         encoded = self.arguments.encode(args, kwargs)
-        return Request(self.name, encoded, self.options, self._timeout_ms)
+        return Request(self.name, encoded, self.options, self.timeout_ms)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
         """Put a job; it is kept, as durably as the store is set, when this returns.
@@ -178,9 +184,10 @@ class Task(Generic[P, R]):
         if unknown:
             known = ", ".join(Options.__struct_fields__)
             raise InvalidOption(f"using() has no option {unknown[0]!r}; it has {known}")
+        check_queue(options.get("queue", DEFAULT_QUEUE))  # channels are for topics to fill
         other: Task[P, R] = object.__new__(Task)
         other.__dict__ = self.__dict__ | {"options": replace(self.options, **options)}
-        other._timeout_ms = timeout_to_ms(other.options.timeout)
+        other.timeout_ms = timeout_to_ms(other.options.timeout)
         return other
 
 

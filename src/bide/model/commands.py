@@ -8,6 +8,7 @@ import msgspec
 
 from bide.errors import BideError
 from bide.model.job import JobId, JobRef, Lease, NewJob, OwnerId
+from bide.model.queue import ChannelTerms
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -74,7 +75,14 @@ class Dropped(msgspec.Struct, frozen=True):
     """The job asked to be cancelled."""
 
 
-Outcome = Completed | Retried | Snoozed | Returned | Exhausted | Dropped
+class Decided(msgspec.Struct, frozen=True):
+    """The checker has decided a transaction; see `Decide`."""
+
+    is_commit: bool
+    jobs: tuple[NewJob, ...]
+
+
+Outcome = Completed | Retried | Snoozed | Returned | Exhausted | Dropped | Decided
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -86,7 +94,11 @@ class Settlement(msgspec.Struct, frozen=True):
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """End leases of one owner, each by itself. Answer: None or `LeaseLost` for each, in order."""
+    """End leases of one owner, each by itself.
+
+    Answer: None or `LeaseLost` for each, in order; `KeyTaken` for a decision
+    that has to wait.
+    """
 
     owner: OwnerId
     settlements: tuple[Settlement, ...]
@@ -131,5 +143,102 @@ class Expire(msgspec.Struct, frozen=True):
     limit: int
 
 
-Command = Put | Register | Reserve | Settle | Cancel | Move | Kick | Expire
-Answer = tuple[PutResult, ...] | tuple[Lease, ...] | tuple[BideError | None, ...] | OwnerId | int
+class Pause(msgspec.Struct, frozen=True):
+    """Stop or go on reserving from a queue. Answer: False if it is a channel that is not there."""
+
+    queue: str
+    is_paused: bool
+
+
+class Purge(msgspec.Struct, frozen=True):
+    """Withdraw a queue's waiting and failed jobs, of which up to *limit* are looked at.
+
+    Answer: `Purged`. Nothing is read of a job but its key, so one that
+    can't be read is no obstacle.
+    """
+
+    queue: str
+    limit: int
+    until: tuple[int, int] | None = None
+    """Only jobs before this (due_ms, id), by due time and then id, whatever their priority."""
+    below_id: int | None = None
+    """Only jobs with a lower id."""
+    after: tuple[int, ...] | None = None
+    """Where the step before came to."""
+
+
+class Purged(msgspec.Struct, frozen=True):
+    """What one step of `Purge` or `DropChannel` has done."""
+
+    gone: int
+    left: int
+    """Waiting and failed jobs still in the queue."""
+    after: tuple[int, ...] | None
+    """For the next step; None: this was the last."""
+
+
+class MakeChannels(msgspec.Struct, frozen=True):
+    """Have channels, with these terms for their copies. Answer: whether anything changed."""
+
+    channels: tuple[ChannelTerms, ...]
+
+
+class DropChannel(msgspec.Struct, frozen=True):
+    """End a channel, a step of up to *limit* jobs at a time.
+
+    Answer: `Purged`; None if there is no such channel, or no more.
+
+    First what is due in the topic is copied, so that it does not matter
+    when that was done; then the channel gets no more, and its jobs go.
+    """
+
+    queue: str
+    limit: int
+    is_begun: bool
+    """Whether this only goes on with what an earlier step began."""
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Copy some of a topic's due messages to its channels. Answer: how many left the topic."""
+
+    topic: str
+
+
+class Decide(msgspec.Struct, frozen=True):
+    """Put the jobs of a transaction, or none. Answer: a `PutResult` for each, in order.
+
+    *jobs* are what its own job carries: that never changes, so whoever asks
+    reads it before.
+    """
+
+    id: JobId
+    is_commit: bool
+    jobs: tuple[NewJob, ...]
+
+
+Command = (
+    Put
+    | Register
+    | Reserve
+    | Settle
+    | Cancel
+    | Move
+    | Kick
+    | Expire
+    | Pause
+    | Purge
+    | MakeChannels
+    | DropChannel
+    | Spread
+    | Decide
+)
+Answer = (
+    tuple[PutResult, ...]
+    | tuple[Lease, ...]
+    | tuple[BideError | None, ...]
+    | OwnerId
+    | int
+    | bool
+    | Purged
+    | None
+)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from bide.model.job import Job, LeaseRow, Owner, OwnerId, Place, Withdrawn
+from bide.model.queue import QueueRow
 
 
 class JobsPut(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -84,6 +85,18 @@ class OwnerRemoved(msgspec.Struct, frozen=True, array_like=True, tag=11):
     owner: OwnerId
 
 
+class QueueChanged(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """This is kept of a queue from now on."""
+
+    row: QueueRow
+
+
+class QueueRemoved(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """A channel is gone, and has no jobs; its counters go with it."""
+
+    queue: str
+
+
 Fact = (
     JobsPut
     | JobsReserved
@@ -96,6 +109,8 @@ Fact = (
     | JobsQuarantined
     | OwnerRegistered
     | OwnerRemoved
+    | QueueChanged
+    | QueueRemoved
 )
 
 FactWithJobs = JobsPut | JobsRescheduled | JobsFailed | JobsMoved

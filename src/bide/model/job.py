@@ -22,6 +22,8 @@ class State(StrEnum):
     READY = "ready"
     RUNNING = "running"
     FAILED = "failed"
+    PREPARED = "prepared"
+    """An undecided transaction; running while the checker is asked about it."""
 
 
 class AttemptError(msgspec.Struct, frozen=True, array_like=True):

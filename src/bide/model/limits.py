@@ -48,6 +48,16 @@ PAGE_COUNT_MAX = 1_000
 MISSES_MAX = 100
 """How often a job waits for a worker that knows its task, before it fails: about a day."""
 
+PURGE_STEP = 5_000
+"""Jobs that a purge looks at in one transaction."""
+
+SPREAD_COPIES_MAX = 1_000
+SPREAD_SIZE_MAX = 8 << 20
+"""Copies of a topic's messages, and bytes of them, in one step."""
+
+LABEL_SIZE_MAX = 1_000
+"""Characters of a transaction's label."""
+
 _QUEUE_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
 
 
@@ -64,6 +74,34 @@ def check_queue(name: object) -> str:
         f"queue name {name!r}: use 1 to {QUEUE_NAME_SIZE_MAX} of the characters a-z A-Z 0-9 _ . -",
         name=name,
     )
+
+
+def check_topic(name: object) -> str:
+    """The topic's name, if it is one; else `InvalidName`. A channel's follows the same rule."""
+    if isinstance(name, str) and _QUEUE_NAME.fullmatch(name):
+        return name
+    raise InvalidName(
+        f"topic or channel name {name!r}: use 1 to {QUEUE_NAME_SIZE_MAX} of the characters "
+        "a-z A-Z 0-9 _ . -",
+        name=name,
+    )
+
+
+def check_source(name: object) -> str:
+    """The name of a queue or, as ``topic:channel``, of a channel; else `InvalidName`."""
+    if isinstance(name, str) and ":" in name:
+        for part in name.split(":", 1):
+            check_topic(part)
+        return name
+    return check_queue(name)
+
+
+def check_destination(name: object) -> str:
+    """The name of a queue, of a channel, or, as ``topic:``, of a topic; else `InvalidName`."""
+    if isinstance(name, str) and name.endswith(":"):
+        check_topic(name[:-1])
+        return name
+    return check_source(name)
 
 
 def check_task_name(name: object) -> str:

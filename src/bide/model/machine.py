@@ -15,18 +15,23 @@ What is legal, by state (ready is scheduled whose time has come)::
     kick       -> ready            WrongState           -> ready, attempts anew
     cancel     -> gone             -> gone, told        -> gone
     expire     -                   -> ready or failed   -
+    purge      -> gone             -                    -> gone
+
+A job that stands for an undecided transaction goes through the same
+states, but never fails: `settle` and `expire` let it wait again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from bide.errors import BideError, CorruptIndex, JobNotFound, KeyTaken, LeaseLost, WrongState
 from bide.model import commands as c
 from bide.model import facts as f
+from bide.model.channels import drop_channel, make_channels, pause, served, spread, topics_of
+from bide.model.deciding import decide_prepared, end_prepared
 from bide.model.job import (
     Failed,
     Job,
@@ -38,35 +43,14 @@ from bide.model.job import (
     NewJob,
     Owner,
     OwnerId,
-    Place,
     Scheduled,
     Withdrawn,
 )
-
-
-class View(Protocol):
-    """What the rules may ask about the present."""
-
-    def next_job_id(self) -> JobId: ...
-    def next_owner_id(self) -> OwnerId: ...
-
-    def job(self, job_id: JobId) -> Job | None:
-        """The job; `CorruptIndex` if its row cannot be read."""
-        ...
-
-    def holder(self, queue: str, key: str) -> JobId | None:
-        """The live job that holds *key*."""
-        ...
-
-    def due(self, queue: str, now_ms: int, limit: int) -> list[tuple[int, int, JobId]]:
-        """(priority, due_ms, id) of due jobs, in order of service."""
-        ...
-
-    def is_waiting(self, job: Job) -> bool: ...
-    def owner(self, owner: OwnerId) -> Owner | None: ...
-    def owner_of(self, job_id: JobId) -> OwnerId | None: ...
-    def lease(self, owner: OwnerId, job_id: JobId) -> LeaseRow | None: ...
-    def leases(self, owner: OwnerId, limit: int) -> list[LeaseRow]: ...
+from bide.model.purging import purge
+from bide.model.putting import place_of, put_jobs, refuse_taken_keys
+from bide.model.queue import is_prepared
+from bide.model.retry import delay_undecided_ms
+from bide.model.view import View
 
 
 def decide(command: c.Command, view: View, now_ms: int) -> Generator[f.Fact, None, c.Answer]:
@@ -77,7 +61,7 @@ def decide(command: c.Command, view: View, now_ms: int) -> Generator[f.Fact, Non
     """
     match command:
         case c.Put():
-            return (yield from _put(command, view, now_ms))
+            return (yield from put_jobs(command.jobs, view, now_ms))
         case c.Reserve():
             return (yield from _reserve(command, view, now_ms))
         case c.Settle():
@@ -92,91 +76,18 @@ def decide(command: c.Command, view: View, now_ms: int) -> Generator[f.Fact, Non
             return (yield from _expire(command, view, now_ms))
         case c.Register():
             return (yield from _register(command, view, now_ms))
-
-
-def _put(command: c.Put, view: View, now_ms: int) -> Generator[f.Fact, None, c.Answer]:
-    _refuse_taken_keys(command.jobs, view)
-    results: list[c.PutResult] = []
-    jobs: list[Job] = []
-    keys: set[tuple[str, str]] = set()
-    next_id = view.next_job_id()
-    for new in command.jobs:
-        replaced = False
-        if new.key is not None:
-            if (new.queue, new.key) in keys:
-                yield f.JobsPut(tuple(jobs))  # the holder is in this very batch: make it visible
-                jobs, keys = [], set()
-            holder = _holder(new, view)
-            if holder is not None:
-                if new.on_conflict == "skip":
-                    results.append(c.PutResult(holder.id, "skipped"))
-                    continue
-                replaced = True
-                yield from _make_way(holder, view)
-            keys.add((new.queue, new.key))
-        job = Job(
-            id=next_id,
-            queue=new.queue,
-            task=new.task,
-            args=new.args,
-            due_ms=new.due_ms,
-            priority=new.priority,
-            key=new.key,
-            attempt=0,
-            max_retries=new.max_retries,
-            timeout_ms=new.timeout_ms,
-            put_ms=now_ms,
-        )
-        next_id = JobId(next_id + 1)
-        jobs.append(job)
-        results.append(c.PutResult(job.id, "replaced" if replaced else "put"))
-    if jobs:
-        yield f.JobsPut(tuple(jobs))
-    return tuple(results)
-
-
-def _refuse_taken_keys(jobs: tuple[NewJob, ...], view: View) -> None:
-    keys: set[tuple[str, str]] = set()
-    for new in jobs:
-        if new.key is None:
-            continue
-        name = (new.queue, new.key)
-        if new.on_conflict == "raise":
-            holder = _holder(new, view)
-            if holder is not None or name in keys:
-                held_by = f"job {holder.id}" if holder else "an earlier job of this call"
-                raise KeyTaken(
-                    f"key {new.key!r} in queue {new.queue!r} is held by {held_by}; "
-                    'cancel it, or put with on_conflict="skip" or "replace"',
-                    job_id=holder.id if holder else None,
-                    key=new.key,
-                )
-        keys.add(name)
-
-
-def _holder(new: NewJob, view: View) -> Job | None:
-    """Who holds the key of *new*. What can't be read can't run either: its key is free."""
-    assert new.key is not None
-    holder = view.holder(new.queue, new.key)
-    try:
-        return None if holder is None else view.job(holder)
-    except CorruptIndex:
-        return None
-
-
-def _make_way(holder: Job, view: View) -> Generator[f.Fact, None, None]:
-    """Withdraw the holder of a key for its successor.
-
-    One that is running goes on to its end, without the key: ending work
-    half done is for `Cancel`, and the successor is wanted because something
-    changed after that run began.
-    """
-    try:
-        place = _place(holder, view)
-    except CorruptIndex:
-        return  # it is nowhere to be withdrawn from
-    if not isinstance(place, Leased):
-        yield f.JobsCancelled((Withdrawn(holder.id, holder.queue, holder.key, place),))
+        case c.Pause():
+            return (yield from pause(command, view, now_ms))
+        case c.Purge():
+            return (yield from purge(command, view))
+        case c.MakeChannels():
+            return (yield from make_channels(command, view, now_ms))
+        case c.DropChannel():
+            return (yield from drop_channel(command, view, now_ms))
+        case c.Spread():
+            return (yield from spread(command.topic, view, now_ms))
+        case c.Decide():
+            return (yield from decide_prepared(command, view, now_ms))
 
 
 def _register(command: c.Register, view: View, now_ms: int) -> Generator[f.Fact, None, c.Answer]:
@@ -198,7 +109,10 @@ def _reserve(command: c.Reserve, view: View, now_ms: int) -> Generator[f.Fact, N
     leases: list[Lease] = []
     rows: list[LeaseRow] = []
     unreadable: list[Withdrawn] = []
-    for queue in command.queues:
+    queues = served(view, command.queues)
+    for topic in topics_of(view, queues):
+        yield from spread(topic, view, now_ms)
+    for queue in queues:
         for priority, due_ms, job_id in view.due(queue, now_ms, command.limit - len(leases)):
             try:
                 job = view.job(job_id)
@@ -234,6 +148,9 @@ class _Ended:
         self.rescheduled: list[Job] = []
         self.failed: list[Job] = []
         self.unreadable: list[Withdrawn] = []
+        self.decided: list[tuple[LeaseRow, Withdrawn, tuple[NewJob, ...] | None]] = []
+        self.refused: dict[JobId, BideError] = {}
+        """Decisions that could not be carried out, known once `facts` has ended."""
 
     def end(self, row: LeaseRow, outcome: c.Outcome) -> None:
         gone = Withdrawn(row.id, row.queue, row.key, Leased(self.owner))
@@ -243,6 +160,9 @@ class _Ended:
                 return
             case c.Dropped():
                 self.cancelled.append(gone)
+                return
+            case c.Decided(is_commit, jobs):
+                self.decided.append((row, gone, jobs if is_commit else None))
                 return
             case c.Returned() if self._still_holds_key(row):
                 self.returned.append(row)
@@ -271,7 +191,12 @@ class _Ended:
     def _attempt_failed(self, job: Job, row: LeaseRow, due_ms: int | None, error: str) -> None:
         errors = job.after_error(row.attempt, self.now_ms, error)
         job = replace(job, attempt=row.attempt, errors=errors, misses=0)
-        if due_ms is None or job.attempt > job.max_retries:
+        if is_prepared(row.queue):  # never fails: someone has to decide it
+            if due_ms is None or due_ms <= self.now_ms:  # its worker died, say: not again at once
+                due_ms = self.now_ms + delay_undecided_ms(job.snoozes + row.attempt - 1)
+            attempt = min(job.attempt, job.max_retries)
+            self.rescheduled.append(replace(job, due_ms=due_ms, attempt=attempt))
+        elif due_ms is None or job.attempt > job.max_retries:
             self.failed.append(replace(job, failed_ms=self.now_ms))
         else:
             self.rescheduled.append(replace(job, due_ms=due_ms))
@@ -295,6 +220,21 @@ class _Ended:
             yield f.JobsFailed(tuple(self.failed), self.owner)
         if self.unreadable:
             yield f.JobsQuarantined(tuple(self.unreadable), self.now_ms)
+        for row, gone, jobs in self.decided:
+            yield from self._decide(row, gone, jobs)
+
+    def _decide(
+        self, row: LeaseRow, gone: Withdrawn, jobs: tuple[NewJob, ...] | None
+    ) -> Generator[f.Fact, None, None]:
+        try:
+            refuse_taken_keys(jobs or (), self.view)
+        except KeyTaken as error:  # as if the checker had failed: it is asked again
+            self.refused[row.id] = error
+            again = _Ended(self.owner, self.view, self.now_ms)
+            again.end(row, c.Exhausted(f"KeyTaken: {error}"))
+            yield from again.facts()
+            return
+        yield from end_prepared(gone, jobs, self.view, self.now_ms)
 
 
 def _settle(command: c.Settle, view: View, now_ms: int) -> Generator[f.Fact, None, c.Answer]:
@@ -316,7 +256,8 @@ def _settle(command: c.Settle, view: View, now_ms: int) -> Generator[f.Fact, Non
         ended.end(row, settlement.outcome)
         answers.append(None)
     yield from ended.facts()
-    return tuple(answers)
+    ids = (settlement.id for settlement in command.settlements)
+    return tuple(a or ended.refused.get(x) for x, a in zip(ids, answers, strict=True))
 
 
 def _expire(command: c.Expire, view: View, now_ms: int) -> Generator[f.Fact, None, c.Answer]:
@@ -350,17 +291,6 @@ def _find(ref: JobRef, view: View) -> Job:
     return job
 
 
-def _place(job: Job, view: View) -> Place:
-    if job.failed_ms is not None:
-        return Failed(job.failed_ms)
-    if view.is_waiting(job):
-        return Scheduled(job.priority, job.due_ms)
-    owner = view.owner_of(job.id)
-    if owner is None:
-        raise CorruptIndex(f"job {job.id} waits nowhere, is held by no one and has not failed")
-    return Leased(owner)
-
-
 def _cancel(command: c.Cancel, view: View) -> Generator[f.Fact, None, c.Answer]:
     answers: list[BideError | None] = []
     gone: dict[JobId, Withdrawn] = {}
@@ -369,7 +299,7 @@ def _cancel(command: c.Cancel, view: View) -> Generator[f.Fact, None, c.Answer]:
             job = _find(ref, view)
             if job.id in gone:
                 raise JobNotFound(f"{ref}: named twice in one call", job_id=job.id, key=ref.key)
-            gone[job.id] = Withdrawn(job.id, job.queue, job.key, _place(job, view))
+            gone[job.id] = Withdrawn(job.id, job.queue, job.key, place_of(job, view))
         except (JobNotFound, CorruptIndex) as error:
             answers.append(error)
         else:
@@ -384,7 +314,7 @@ def _move(command: c.Move, view: View) -> Generator[f.Fact, None, c.Answer]:
     for change in command.changes:
         try:
             job = _find(change.ref, view)
-            place = _place(job, view)
+            place = place_of(job, view)
             if not isinstance(place, Scheduled):
                 raise WrongState(
                     f"{change.ref} {_STATE_OF[type(place)]}: only a waiting job can be moved",
@@ -410,7 +340,7 @@ def _kick(command: c.Kick, view: View, now_ms: int) -> Generator[f.Fact, None, c
     for ref in command.refs:
         try:
             job = _find(ref, view)
-            place = _place(job, view)
+            place = place_of(job, view)
             if isinstance(place, Leased):
                 raise WrongState(
                     f"{ref} is running: only a waiting or failed job can be kicked",

@@ -11,6 +11,9 @@ from bide.errors import InvalidOption
 DELAY_UNKNOWN_TASK_MS_MIN = 10_000
 DELAY_UNKNOWN_TASK_MS_MAX = 900_000
 
+DELAY_UNDECIDED_MS_MIN = 10_000
+DELAY_UNDECIDED_MS_MAX = 3_600_000
+
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Delays that double, from *backoff_ms* up to *backoff_ms_max*, spread by *jitter*.
@@ -46,3 +49,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 def delay_unknown_task_ms(misses: int) -> int:
     """How long a job waits for a worker that knows its task, after *misses* earlier waits."""
     return min(DELAY_UNKNOWN_TASK_MS_MIN << min(misses, 20), DELAY_UNKNOWN_TASK_MS_MAX)
+
+
+def delay_undecided_ms(asked: int) -> int:
+    """When the checker is asked again about a transaction, after *asked* earlier times."""
+    return min(DELAY_UNDECIDED_MS_MIN << min(asked, 20), DELAY_UNDECIDED_MS_MAX)

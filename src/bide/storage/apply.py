@@ -19,6 +19,8 @@ from bide.format.row import (
     encode_owner,
     encode_pair,
     encode_queue,
+    encode_queue_name,
+    encode_queue_row,
     encode_u64,
 )
 from bide.model import facts as f
@@ -52,7 +54,13 @@ class Applier:
         self._owners = tables["owners"]
         self._counts = tables["counts"]
         self._meta = tables["meta"]
+        self._queues = tables["queues"]
         self._changed: dict[str, Counts] = {}
+
+    @property
+    def changed(self) -> Mapping[str, Counts]:
+        """The counters of each queue that has changed; they stay up to date."""
+        return self._changed
 
     def apply(self, fact: f.Fact, rows: Sequence[bytes]) -> None:
         """Change the tables as *fact* says; *rows* are its jobs, encoded."""
@@ -93,6 +101,13 @@ class Applier:
                 self._txn.put(META_NEXT_OWNER, encode_u64(owner_row.id + 1), db=self._meta)
             case f.OwnerRemoved(owner):
                 self._txn.delete(encode_u64(owner), db=self._owners)
+            case f.QueueChanged(row):
+                name = encode_queue_name(row.name)
+                self._txn.put(name, encode_queue_row(row), db=self._queues)
+            case f.QueueRemoved(queue):
+                self._txn.delete(encode_queue_name(queue), db=self._queues)
+                self._txn.delete(encode_queue(queue), db=self._counts)
+                self._changed.pop(queue, None)
 
     def finish(self, position: Position) -> None:
         """Write the counters, and that the tables now reflect the log up to *position*."""

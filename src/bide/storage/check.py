@@ -28,6 +28,7 @@ from bide.format.row import (
     decode_lease,
     decode_pair,
     decode_queue,
+    decode_queue_row,
     decode_u64,
 )
 from bide.format.state import State
@@ -244,6 +245,8 @@ def inspect_rows(path: Path) -> Iterator[str]:
                         yield f"a key names job {decode_u64(value)}, which is not there"
                 case "counts":
                     counted[decode_queue(key)] = decode_counts(value)
+                case "queues":
+                    decode_queue_row(value, key.decode())
         except CorruptIndex as error:
             yield str(error)
         except (struct.error, msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
@@ -309,6 +312,8 @@ def _name(table: str, key: bytes) -> str:
                 return f"key {key[1 + key[0] :].decode()!r} in queue {decode_queue(key)}"
             case "counts":
                 return f"the counters of queue {decode_queue(key)}"
+            case "queues":
+                return f"the row of queue {key.decode()}"
             case "owners":
                 return f"owner {decode_u64(key)}"
     return f"row {key!r}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -20,14 +21,17 @@ from bide.format.row import (
     decode_owner,
     decode_pair,
     decode_queue,
+    decode_queue_row,
     decode_u64,
     encode_due_tail,
     encode_pair,
     encode_queue,
+    encode_queue_name,
     encode_u64,
 )
 from bide.model.job import Job, JobId, LeaseRow, Owner, OwnerId
 from bide.model.limits import PRIORITY_MAX
+from bide.model.queue import QueueRow, topic_queue
 from bide.storage.log_files import START, Position
 from bide.storage.tables import Table, TableName, Transaction
 
@@ -65,10 +69,20 @@ def decode_counts(data: bytes) -> Counts:
 
 
 class IndexView:
-    """The index as one transaction sees it. Fulfils `bide.model.machine.View`."""
+    """The index as one transaction sees it. Fulfils `bide.model.view.View`.
 
-    def __init__(self, txn: Transaction, tables: Mapping[TableName, Table]) -> None:
+    Args:
+        changed: Counters that the transaction has changed and not written yet.
+    """
+
+    def __init__(
+        self,
+        txn: Transaction,
+        tables: Mapping[TableName, Table],
+        changed: Mapping[str, Counts] = MappingProxyType({}),
+    ) -> None:
         self._txn = txn
+        self._changed = changed
         self._tables = tables
         self._jobs = tables["jobs"]
         self._leases = tables["leases"]
@@ -144,15 +158,21 @@ class IndexView:
 
     def next_due(self, queue: str) -> int | None:
         """The earliest due time of the queue's waiting jobs, of whatever priority."""
-        earliest: int | None = None
+        oldest = self.oldest(queue)
+        return None if oldest is None else oldest[0]
+
+    def oldest(self, queue: str) -> tuple[int, JobId] | None:
+        """(due_ms, id) of the waiting job that is first by these, of whatever priority."""
+        found_first: tuple[int, JobId] | None = None
         prefix = encode_queue(queue)
         cursor = self._txn.cursor(db=self._tables["due"])
         found = cursor.set_range(prefix)
         while found and (key := cursor.key()).startswith(prefix):
-            priority, due_ms, _ = decode_due_tail(key)
-            earliest = due_ms if earliest is None else min(earliest, due_ms)
+            priority, due_ms, job_id = decode_due_tail(key)
+            first = due_ms, job_id
+            found_first = first if found_first is None else min(found_first, first)
             found = cursor.set_range(prefix + bytes((PRIORITY_MAX - priority + 1,)))
-        return earliest
+        return found_first
 
     def is_waiting(self, job: Job) -> bool:
         key = encode_queue(job.queue) + encode_due_tail(job.priority, job.due_ms, job.id)
@@ -210,6 +230,9 @@ class IndexView:
 
     def counts(self, queue: str) -> Counts | None:
         """The queue's counters; None if no job was ever put in it."""
+        changed = self._changed.get(queue)
+        if changed is not None:
+            return changed
         row = self._txn.get(encode_queue(queue), db=self._tables["counts"])
         return None if row is None else decode_counts(row)
 
@@ -222,6 +245,28 @@ class IndexView:
             names.append(decode_queue(cursor.key()))
             found = cursor.next()
         return names
+
+    def live(self, queue: str) -> tuple[int, int, int]:
+        counts = self.counts(queue) or Counts()
+        return counts.waiting, counts.running, counts.failed
+
+    def queue(self, name: str) -> QueueRow | None:
+        row = self._txn.get(encode_queue_name(name), db=self._tables["queues"])
+        return None if row is None else decode_queue_row(row, name)
+
+    def channels(self, topic: str) -> list[QueueRow]:
+        return self.queue_rows(topic_queue(topic))
+
+    def queue_rows(self, prefix: str = "") -> list[QueueRow]:
+        """What is kept of the queues whose names start with *prefix*, by name."""
+        rows: list[QueueRow] = []
+        start = encode_queue_name(prefix)
+        cursor = self._txn.cursor(db=self._tables["queues"])
+        found = cursor.set_range(start or b"\0")
+        while found and (key := cursor.key()).startswith(start):
+            rows.append(decode_queue_row(cursor.value(), key.decode()))
+            found = cursor.next()
+        return rows
 
     def _next(self, name: bytes) -> int:
         row = self._txn.get(name, db=self._tables["meta"])

@@ -32,7 +32,7 @@ import lmdb
 from bide.errors import BideError, JobError, StoreClosed, StoreError, StoreFailed
 from bide.format.commit import Entry, encode_commit, encode_rows
 from bide.format.record import HEAD_SIZE
-from bide.model.commands import Answer, Command, Put
+from bide.model.commands import Answer, Command, Decide, Put
 from bide.model.machine import decide
 from bide.storage.apply import Applier
 from bide.storage.environment import index_error
@@ -68,7 +68,7 @@ class _Caller:
 
     def weight(self) -> tuple[int, int]:
         """Jobs and bytes that this adds to a commit, at least."""
-        puts = [command.jobs for command in self.commands if isinstance(command, Put)]
+        puts = [command.jobs for command in self.commands if isinstance(command, Put | Decide)]
         return sum(map(len, puts)), sum(len(new.args) for jobs in puts for new in jobs)
 
 
@@ -347,10 +347,10 @@ class Store:
         after, size = START, 0
         try:
             with environment.begin(write=True) as txn:
-                view = IndexView(txn, environment.tables)
+                applier = Applier(txn, environment.tables)
+                view = IndexView(txn, environment.tables, applier.changed)
                 if view.moved() is not None:
                     return False
-                applier = Applier(txn, environment.tables)
                 entries: list[Entry] = []
                 for caller in group:
                     caller.answers = [

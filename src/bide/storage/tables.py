@@ -18,7 +18,7 @@ from bide.storage.disk import Disk
 Table = Any
 """A table's handle, as an `Environment` gives it: opaque."""
 
-TableName = Literal["jobs", "due", "leases", "failed", "keys", "owners", "counts", "meta"]
+TableName = Literal["jobs", "due", "leases", "failed", "keys", "owners", "counts", "meta", "queues"]
 TABLE_NAMES: tuple[TableName, ...] = (
     "jobs",
     "due",
@@ -28,6 +28,7 @@ TABLE_NAMES: tuple[TableName, ...] = (
     "owners",
     "counts",
     "meta",
+    "queues",
 )
 
 

@@ -14,7 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bide.testing import check_change, check_look, check_order, check_owner, check_put, check_settle
+from bide.testing import (
+    check_change,
+    check_channel,
+    check_look,
+    check_order,
+    check_owner,
+    check_prepared,
+    check_put,
+    check_queue,
+    check_settle,
+)
 from bide.testing.trial import Kill, OpenBackend, Trial, begin_trial
 
 Check = Callable[[Trial], None]
@@ -28,6 +38,9 @@ CHECKS: tuple[Check, ...] = (
     *check_settle.CHECKS,
     *check_change.CHECKS,
     *check_look.CHECKS,
+    *check_queue.CHECKS,
+    *check_channel.CHECKS,
+    *check_prepared.CHECKS,
     *check_owner.CHECKS,
     *DEATH_CHECKS,
 )

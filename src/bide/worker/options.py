@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from bide.errors import InvalidOption
-from bide.model.limits import LEASES_MAX, check_queue
+from bide.model.limits import LEASES_MAX, check_source
 
 THREADS_MAX = LEASES_MAX // 2
 
@@ -25,7 +25,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(self.queues, (tuple, list)):
             raise InvalidOption(f"queues {self.queues!r}: use a tuple of names")
         for queue in self.queues:
-            check_queue(queue)
+            check_source(queue)
         if len(set(self.queues)) < len(self.queues):
             raise InvalidOption(f"queues {', '.join(self.queues)}: one is named twice")
         threads: object = self.threads

@@ -10,14 +10,17 @@ from contextvars import copy_context
 from typing import Any
 
 from bide.clock import Clock, random_unit
-from bide.errors import UnknownTask
+from bide.errors import InvalidOption, UnknownTask
+from bide.format.group import decode_group
 from bide.jobs.context import Context
 from bide.jobs.outcome import Cancel, Fail, Retry, Snooze, TaskStopped, TaskTimeout
 from bide.jobs.task import Task
+from bide.jobs.transaction import Check, prepared_of
 from bide.model import commands as c
 from bide.model.job import Lease
 from bide.model.limits import MISSES_MAX
-from bide.model.retry import delay_unknown_task_ms
+from bide.model.queue import is_prepared
+from bide.model.retry import delay_undecided_ms, delay_unknown_task_ms
 
 Waker = Callable[[type[BaseException]], object]
 """Wakes a thread that waits, for the exception that was sent to it."""
@@ -26,14 +29,17 @@ SetWaker = Callable[[Waker | None], None]
 
 
 class Runner:
-    """Runs jobs of *tasks*."""
+    """Runs jobs of *tasks*, and asks *check* about undecided transactions."""
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]], clock: Clock) -> None:
+    def __init__(
+        self, tasks: Mapping[str, Task[..., Any]], clock: Clock, check: Check | None = None
+    ) -> None:
         self._tasks = tasks
+        self._check = check
         self._clock = clock
 
     def knows(self, lease: Lease) -> bool:
-        return lease.job.task in self._tasks
+        return lease.job.task in self._tasks or is_prepared(lease.job.queue)
 
     def unknown(self, lease: Lease) -> c.Outcome:
         """What becomes of a job whose task this program does not have.
@@ -62,13 +68,12 @@ class Runner:
         Raises:
             TaskTimeout, TaskStopped: Came from outside, and ended it.
         """
+        if is_prepared(lease.job.queue):
+            return self._ask(lease, set_waker)
         task = self._tasks[lease.job.task]
         try:
             args, kwargs = task.arguments.decode(lease.job.args, context)
-            # What it sets in its context is its own: the thread runs others after it.
-            result = copy_context().run(task.function, *args, **kwargs)
-            if inspect.iscoroutine(result):
-                result = asyncio.run(_with_waker(result, set_waker))
+            result = _call(set_waker, task.function, *args, **kwargs)
         except (TaskTimeout, TaskStopped):
             raise
         except asyncio.CancelledError as error:
@@ -82,7 +87,31 @@ class Runner:
     def timed_out(self, lease: Lease) -> c.Outcome:
         """What becomes of a job whose run took longer than it may."""
         text = f"TaskTimeout: it ran longer than {lease.job.timeout_ms / 1000:g} s"
+        if is_prepared(lease.job.queue):
+            return c.Retried(self._ask_again_ms(lease), text)
         return self._retry(self._tasks[lease.job.task], lease, text)
+
+    def _ask(self, lease: Lease, set_waker: SetWaker) -> c.Outcome:
+        """What the checker decides; if it does not, it is asked again."""
+        assert self._check is not None, "without a checker, no transaction is reserved"
+        try:
+            answer = _call(set_waker, self._check, prepared_of(lease.job))
+            if isinstance(answer, bool):
+                return c.Decided(answer, decode_group(lease.job.args).jobs)
+            if answer is not None:
+                raise InvalidOption(f"the checker said {answer!r}: return True, False or None")
+        except (TaskTimeout, TaskStopped):
+            raise
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and error.args[:1] in _INTERRUPT_ARGS:
+                raise error.args[0] from error
+            text = "".join(traceback.format_exception(_without_our_frames(error)))
+            return c.Retried(self._ask_again_ms(lease), text)
+        return c.Snoozed(self._ask_again_ms(lease))
+
+    def _ask_again_ms(self, lease: Lease) -> int:
+        asked = lease.job.snoozes + lease.job.attempt
+        return self._clock.now_ms() + delay_undecided_ms(asked)
 
     def _asked_for(self, task: Task[..., Any], lease: Lease, said: object) -> c.Outcome | None:
         """The outcome that the task asked for, by raising or returning *said*."""
@@ -115,6 +144,16 @@ class Runner:
 
 _COMPLETED = c.Completed()
 _INTERRUPTS = (TaskTimeout, TaskStopped)
+_INTERRUPT_ARGS = tuple((kind,) for kind in _INTERRUPTS)
+
+
+def _call(set_waker: SetWaker, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What *function* returns, or the coroutine that it makes."""
+    # What it sets in its context is its own: the thread runs others after it.
+    result = copy_context().run(function, *args, **kwargs)
+    if inspect.iscoroutine(result):
+        result = asyncio.run(_with_waker(result, set_waker))
+    return result
 
 
 async def _with_waker(coroutine: Coroutine[Any, Any, Any], set_waker: SetWaker) -> Any:
@@ -130,5 +169,7 @@ async def _with_waker(coroutine: Coroutine[Any, Any, Any], set_waker: SetWaker) 
 
 def _without_our_frames(error: BaseException) -> BaseException:
     """The error, its traceback starting in the user's code."""
-    below = error.__traceback__.tb_next if error.__traceback__ else None
-    return error.with_traceback(below) if below is not None else error
+    below = error.__traceback__
+    while below is not None and below.tb_next and below.tb_frame.f_code.co_filename == __file__:
+        below = below.tb_next
+    return error.with_traceback(below)

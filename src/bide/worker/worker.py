@@ -26,6 +26,7 @@ from bide.jobs.task import Task
 from bide.model import commands as c
 from bide.model.job import Lease
 from bide.model.limits import encodable
+from bide.model.queue import ChannelTerms, channel_of, prepared_queue, topic_of, topic_queue
 from bide.worker.options import WorkerOptions
 from bide.worker.run import Runner
 from bide.worker.threads import GRACE_S, Ended, ThreadExecutor
@@ -48,6 +49,9 @@ LINGER_S = 0.002
 """How long ended runs wait for others to be settled with them, while threads are busy."""
 
 BACKOFF_S = 1.0
+
+LOOK_UNDECIDED_S = 5.0
+"""Between two looks for transactions that only a checker can decide."""
 
 
 class WorkerSummary(msgspec.Struct):
@@ -102,6 +106,7 @@ class Worker:
             StoreError: The store can't go on; what was running will run again.
         """
         backend = self._app.backend
+        self._make_channels(backend)
         attendance = self._attendance = backend.attend(self.queues)
         loop = _Loop(self._app, self._options, self.queues, attendance, lambda: self._stopping)
         try:
@@ -119,6 +124,21 @@ class Worker:
                 attendance.leave()
         return loop.summary
 
+    def _make_channels(self, backend: Backend) -> None:
+        """Have the channels that the app's tasks subscribe to, by their present terms."""
+        channels = [
+            ChannelTerms(
+                topic=topic,
+                channel=channel_of(task.options.queue),
+                max_retries=task.options.max_retries,
+                timeout_ms=task.timeout_ms,
+            )
+            for task in self._app.tasks.values()
+            if (topic := topic_of(task.options.queue)) and task.options.queue in self.queues
+        ]
+        if channels:
+            backend.make_channels(channels)
+
 
 class _Loop:
     """The state of a worker at work."""
@@ -134,9 +154,12 @@ class _Loop:
         self._backend: Backend = app.backend
         self._clock = app.clock
         self._options = options
-        self._queues = queues
+        self._undecided = _undecided_queues(queues)
+        # Questions come first: they are few, and what waits for them is many jobs.
+        self._queues = (*self._undecided, *queues) if app.check else tuple(queues)
+        self._lacks_checker = app.check is None
         self._attendance = attendance
-        self._runner = Runner(app.tasks, app.clock)
+        self._runner = Runner(app.tasks, app.clock, app.check)
         self._notified = False
         self.executor = ThreadExecutor(
             options.threads,
@@ -152,6 +175,7 @@ class _Loop:
         self._ended: list[Ended] = []
         self._returned: list[Lease] = []
         self._looked_s = float("-inf")
+        self._look_undecided_s = float("-inf")
         self._is_full = False
 
     def turn(self) -> None:
@@ -274,7 +298,7 @@ class _Loop:
             logger.info("job %d (%s): its outcome does not count: %s", job.id, job.task, refused)
             return
         match ended.outcome:
-            case c.Completed():
+            case c.Completed() | c.Decided():
                 summary.succeeded += 1
             case c.Retried(error=error) | c.Exhausted(error=error):
                 last = encodable(error.rstrip().rpartition("\n")[2])
@@ -313,9 +337,25 @@ class _Loop:
         """What need not be seen at once: dead workers, and jobs cancelled while they run."""
         self._looked_s = now_s
         self._backend.tick(self._queues)
+        if self._lacks_checker and now_s >= self._look_undecided_s:
+            self._look_undecided_s = now_s + LOOK_UNDECIDED_S
+            self._tell_undecided()
         running = self.executor.running
         if running:
             self.executor.tell_cancelled(self._backend.lost(running))
+
+    def _is_any_undecided(self) -> bool:
+        next_due_ms = self._backend.tick(self._undecided)
+        return next_due_ms is not None and next_due_ms <= self._clock.now_ms()
+
+    def _tell_undecided(self) -> None:
+        """Say once that transactions wait for a worker with a checker."""
+        if self._is_any_undecided():
+            self._lacks_checker = False
+            logger.warning(
+                "undecided transactions wait to be checked, and this app has no checker: "
+                "run a worker whose app has a function under @app.checker"
+            )
 
     def _sleep(self, until_ms: int | None) -> None:
         """Sleep until there may be something to do: a job, an end, a deadline, a look around."""
@@ -330,6 +370,17 @@ class _Loop:
         if deadline_s is not None:
             timeout_s = min(timeout_s, max(0.0, deadline_s - self._clock.monotonic()))
         self._attendance.wait(until_ms, timeout_s)
+
+
+def _undecided_queues(queues: Sequence[str]) -> tuple[str, ...]:
+    """Where transactions wait whose first job goes to one of *queues*, or is for one to copy."""
+    firsts: dict[str, None] = {}
+    for queue in queues:
+        firsts[queue] = None
+        topic = topic_of(queue)
+        if topic is not None:
+            firsts[topic_queue(topic)] = None
+    return tuple(map(prepared_queue, firsts))
 
 
 def _choose_queues(tasks: Iterable[Task[..., Any]], wanted: tuple[str, ...]) -> tuple[str, ...]:

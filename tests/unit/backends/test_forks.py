@@ -41,7 +41,7 @@ def store_lock(app: bide.App, name: str) -> Any:
 
 
 LOCKS: dict[str, Callable[[bide.App], Any]] = {
-    "of the App": lambda app: app._lock,
+    "of the App": lambda app: app._connection._lock,
     "of the open stores": lambda app: local._shared._lock,
     "of the store": lambda app: store_lock(app, "_lock"),
     "of its syncs": lambda app: store_lock(app, "_sync_lock"),

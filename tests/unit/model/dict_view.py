@@ -4,6 +4,8 @@ from msgspec.structs import replace
 
 from bide.errors import CorruptIndex
 from bide.model.job import Job, JobId, LeaseRow, Owner, OwnerId
+from bide.model.queue import QueueRow
+from bide.model.view import DueRow
 
 NOW_MS = 1_000_000
 OWNER = OwnerId(7)
@@ -23,19 +25,20 @@ JOB = Job(
 
 
 class DictView:
-    """Fulfils `bide.model.machine.View`. Nothing changes it: a test looks at the facts."""
+    """Fulfils `bide.model.view.View`. Nothing changes it: a test looks at the facts."""
 
     def __init__(self) -> None:
         self.jobs: dict[JobId, Job] = {}
         self.unreadable: set[JobId] = set()
-        self.waiting: dict[JobId, tuple[str, int, int]] = {}
+        self.places: dict[JobId, tuple[str, int, int]] = {}
         self.rows: dict[tuple[OwnerId, JobId], LeaseRow] = {}
         self.keys: dict[tuple[str, str], JobId] = {}
+        self.queues: dict[str, QueueRow] = {}
         self.owners = {OWNER: Owner(id=OWNER, token="x", host="h", pid=1, started_ms=0, queues=())}
 
     def add_waiting(self, job: Job) -> None:
         self.jobs[job.id] = job
-        self.waiting[job.id] = (job.queue, job.priority, job.due_ms)
+        self.places[job.id] = (job.queue, job.priority, job.due_ms)
         self._hold(job)
 
     def add_running(self, job: Job, owner: OwnerId = OWNER) -> None:
@@ -69,15 +72,56 @@ class DictView:
         return self.keys.get((queue, key))
 
     def due(self, queue: str, now_ms: int, limit: int) -> list[tuple[int, int, JobId]]:
+        return self.waiting_rows(queue, 0, now_ms + 1)[:limit]
+
+    def waiting_rows(self, queue: str, from_ms: int, until_ms: int) -> list[DueRow]:
         rows = [
             (-priority, due_ms, job_id)
-            for job_id, (name, priority, due_ms) in self.waiting.items()
-            if name == queue and due_ms <= now_ms
+            for job_id, (name, priority, due_ms) in self.places.items()
+            if name == queue and from_ms <= due_ms < until_ms
         ]
-        return [(-priority, due_ms, job_id) for priority, due_ms, job_id in sorted(rows)[:limit]]
+        return [(-priority, due_ms, job_id) for priority, due_ms, job_id in sorted(rows)]
+
+    def waiting(
+        self,
+        queue: str,
+        from_ms: int,
+        until_ms: int,
+        limit: int,
+        after: tuple[int, int, int] | None = None,
+    ) -> list[DueRow]:
+        rows = self.waiting_rows(queue, from_ms, until_ms)
+        if after is not None:
+            behind = (-after[0], after[1], after[2])
+            rows = [row for row in rows if (-row[0], row[1], row[2]) > behind]
+        return rows[:limit]
+
+    def next_due(self, queue: str) -> int | None:
+        return min((due for _, due, _ in self.waiting_rows(queue, 0, 1 << 53)), default=None)
+
+    def failed(
+        self, queue: str, limit: int, after: tuple[int, int] | None = None
+    ) -> list[tuple[int, JobId]]:
+        rows = sorted(
+            (job.failed_ms, job.id)
+            for job in self.jobs.values()
+            if job.queue == queue and job.failed_ms is not None
+        )
+        return [row for row in rows if after is None or row > after][:limit]
+
+    def live(self, queue: str) -> tuple[int, int, int]:
+        running = sum(row.queue == queue for row in self.rows.values())
+        waiting = len(self.waiting_rows(queue, 0, 1 << 53))
+        return waiting, running, len(self.failed(queue, 1 << 30))
+
+    def queue(self, name: str) -> QueueRow | None:
+        return self.queues.get(name)
+
+    def channels(self, topic: str) -> list[QueueRow]:
+        return [row for name, row in self.queues.items() if name.startswith(f"{topic}:")]
 
     def is_waiting(self, job: Job) -> bool:
-        return self.waiting.get(job.id) == (job.queue, job.priority, job.due_ms)
+        return self.places.get(job.id) == (job.queue, job.priority, job.due_ms)
 
     def owner(self, owner: OwnerId) -> Owner | None:
         return self.owners.get(owner)

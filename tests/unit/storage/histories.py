@@ -13,6 +13,7 @@ from bide.errors import BideError
 from bide.format.row import decode_job, decode_lease, decode_queue, decode_u64, encode_queue
 from bide.model import commands as c
 from bide.model.job import JobId, JobRef, Lease, NewJob, OnConflict, OwnerId
+from bide.model.queue import ChannelTerms
 from bide.storage.disk import Disk, OsDisk
 from bide.storage.environment import LmdbTables
 from bide.storage.index import Counts, decode_counts
@@ -167,10 +168,11 @@ class History:
 
     def run(self, step_count: int) -> None:
         kinds = [self.put, self.reserve, self.settle, self.cancel, self.move, self.kick]
+        seldom = [self.register, self.expire, self.pause, self.purge, self.channel, self.decide]
         self.register()
         for _ in range(step_count):
             self.now_ms += self.random.randrange(200)
-            self.random.choice([*kinds, *kinds, *kinds, self.register, self.expire])()
+            self.random.choice([*kinds * 4, *seldom])()
 
     def do(self, command: c.Command) -> Any:
         [answer] = self.store.submit([command], self.now_ms, sync="never")
@@ -180,7 +182,7 @@ class History:
         return answer
 
     def queue(self) -> str:
-        return self.random.choice(["q", "qq", "q.q", "Q"])
+        return self.random.choice(["q", "qq", "q.q", "Q", "t:", ":q"])
 
     def key(self) -> str:
         return self.random.choice(["a", "b", "ab", "\u2603"])
@@ -209,7 +211,7 @@ class History:
 
     def reserve(self) -> None:
         owner = self.random.choice(self.owners)
-        queues = tuple(self.random.sample(["q", "qq", "q.q", "Q"], 2))
+        queues = tuple(self.random.sample(["q", "qq", "q.q", "Q", "t:a", "t:b", ":q"], 3))
         self.leases += self.do(c.Reserve(owner, queues, self.random.randrange(1, 5))) or ()
 
     def settle(self) -> None:
@@ -239,6 +241,33 @@ class History:
     def kick(self) -> None:
         self.do(c.Kick((self.ref(),)))
 
+    def pause(self) -> None:
+        is_paused = self.random.random() < 0.3
+        self.do(c.Pause(self.random.choice(["q", "qq", "t:a"]), is_paused))
+
+    def purge(self) -> None:
+        until = (self.now_ms, 1) if self.random.random() < 0.5 else None
+        self.do(c.Purge(self.queue(), 3, until, self.random.choice([None, 40])))
+
+    def channel(self) -> None:
+        channel = self.random.choice(["a", "b"])
+        if self.random.random() < 0.6:
+            self.do(c.MakeChannels((self.terms(channel),)))
+        else:
+            self.do(c.DropChannel(f"t:{channel}", 5, is_begun=self.random.random() < 0.5))
+
+    def terms(self, channel: str) -> ChannelTerms:
+        max_retries = self.random.randrange(2)
+        return ChannelTerms(topic="t", channel=channel, max_retries=max_retries, timeout_ms=0)
+
+    def decide(self) -> None:
+        with self.store.view() as view:
+            waiting = view.waiting(":q", 0, 1 << 53, 5)
+        if waiting:
+            *_, job_id = self.random.choice(waiting)
+            jobs = (new_job(queue="q", due_ms=self.now_ms, key=self.key()),)
+            self.do(c.Decide(job_id, self.random.random() < 0.7, jobs))
+
     def expire(self) -> None:
         owner = self.random.choice(self.owners)
         started = frozenset(
@@ -249,7 +278,7 @@ class History:
         self.do(c.Expire(owner, started, "its worker died", 2))
 
 
-def run_history(store: Store, seed: int, step_count: int = 300) -> History:
+def run_history(store: Store, seed: int, step_count: int = 500) -> History:
     history = History(store, seed)
     history.run(step_count)
     return history

@@ -58,7 +58,7 @@ def test_a_history_that_ends_empty_leaves_only_counters() -> None:
     do(store, c.Cancel(tuple(JobRef(id=job_id) for job_id in live)))
     tables = dump_store(store)
     check_tables(tables)
-    assert {name for name, rows in tables.items() if rows} == {"counts", "meta"}
+    assert {name for name, rows in tables.items() if rows} == {"counts", "meta", "queues"}
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ def test_the_rebuilt_index_equals_the_index(tmp_path: Path, seed: int) -> None:
     expected = dump_store(store)
     store.close()
     kinds = ["Put", "Register", "Reserve", "Settle", "Cancel", "Move", "Kick", "Expire"]
+    kinds += ["Pause", "Purge", "MakeChannels", "DropChannel", "Decide"]
     outcomes = ["Completed", "Retried", "Snoozed", "Returned", "Exhausted", "Dropped"]
     assert set(history.kinds) == {*kinds, *outcomes}  # else the history is too tame
     check_tables(expected)

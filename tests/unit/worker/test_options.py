@@ -41,7 +41,24 @@ def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
         WorkerOptions(**options)
 
 
-NO_NAMES = ["", "no spaces", "topic:channel", "ä", "x" * 65, "a\n", b"mail", 7, None, ("mail",)]
+NO_NAMES = [
+    "",
+    "no spaces",
+    "topic:",
+    ":queue",
+    "a:b:c",
+    "ä",
+    "x" * 65,
+    "a\n",
+    b"mail",
+    7,
+    None,
+    ("mail",),
+]
+
+
+def test_a_channel_is_served_by_its_name() -> None:
+    assert WorkerOptions(queues=("topic:channel",)).queues == ("topic:channel",)
 
 
 @pytest.mark.parametrize("name", NO_NAMES)
