@@ -8,7 +8,7 @@ PIP_FLAGS := --quiet --quiet --no-cache-dir --disable-pip-version-check --no-inp
 # Empty: what pyproject.toml says.
 TESTS ?=
 
-.PHONY: help demo test check bench format lock clean
+.PHONY: help demo test check bench soak format lock clean
 
 help:  ## Show this list
 	@echo "make TARGET, where TARGET is one of:"
@@ -35,6 +35,9 @@ check: $(READY)  ## Look at format, style, types and imports
 
 bench: $(READY)  ## Measure, and compare with the goals
 	@$(BIN)/python -m bench
+
+soak: $(READY)  ## Ten million jobs in and out: how large the store gets, how fast it stays (JOBS=n)
+	@$(BIN)/python -m bench.soak
 
 format: $(READY)  ## Rewrite the sources in the project's format
 	@$(BIN)/ruff check --fix-only .

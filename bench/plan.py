@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import draining, latency, pending, putting
+from bench import draining, latency, pending, putting, upkeep
 from bench.series import Comparison, Goal, Measurement
 
 MEASUREMENTS: tuple[Measurement, ...] = (
@@ -18,6 +18,8 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     pending.reserve,
     latency.start,
     latency.lateness,
+    upkeep.upkeep,
+    upkeep.reopen,
 )
 
 MANY_TO_RAW = Comparison(name="enqueue_many to raw engine", of=putting.MANY, to=putting.RAW_MANY)
@@ -90,4 +92,7 @@ GOALS: tuple[Goal, ...] = (
     Goal(of=latency.START_P99, at_most=5),
     Goal(of=latency.LATE_P99, at_most=20),
     Goal(of=latency.EARLY, at_most=0),
+    Goal(of=upkeep.PUT_P99, at_most=20),
+    Goal(of=upkeep.TURN_P99, at_most=20),
+    Goal(of=upkeep.REOPEN, at_most=1_000),
 )
