@@ -22,9 +22,7 @@ _MS = 1_000
 
 ALONE_P99 = Series("enqueue, many delayed jobs pending, p99", "ms", "always")
 PUT_P99 = Series("enqueue beside checkpoints and compactions, p99", "ms", "always")
-PUT_MAX = Series(
-    "enqueue while it goes on, worst", "ms", "always"
-)
+PUT_MAX = Series("enqueue while it goes on, worst", "ms", "always")
 TURN_P99 = Series("reserve and settle while it goes on, p99", "ms", "always")
 TURN_MAX = Series("reserve and settle while it goes on, worst", "ms", "always")
 ROUND = Series("a checkpoint and a compaction, many delayed jobs pending", "ms")

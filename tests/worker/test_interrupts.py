@@ -22,7 +22,8 @@ from bide.connect import connect
 from bide.jobs.outcome import TaskTimeout
 from bide.model.commands import Put
 from bide.model.job import NewJob
-from bide.storage.store import Store, _Caller
+from bide.storage.caller import Caller
+from bide.storage.store import Store
 from tests.worker.conftest import MakeApp
 from tests.worker.interrupting import Interrupter
 from tests.worker.running import Running, wait
@@ -40,7 +41,7 @@ def has_ended(handle: bide.Handle) -> bool:
     return info is None or info.state is bide.State.FAILED
 
 
-def commit_for(caller: _Caller, store: Store) -> str | None:
+def commit_for(caller: Caller, store: Store) -> str | None:
     """Do what the thread of *caller* would, now that it gets the lock; returns what is wrong."""
     if not store._lock.acquire(blocking=False):
         return "the lock is still held"
@@ -60,7 +61,7 @@ def interrupt_leader(url: str, at: int) -> tuple[str | None, list[str]]:
     assert isinstance(backend, Embedded)
     backend.put([new_job("before")])
     store = backend._shared_store
-    follower = _Caller([Put((new_job("follower"),))], 0)
+    follower = Caller([Put((new_job("follower"),))], 0)
     store._line.append(follower)
     interrupter = Interrupter(STORAGE, at, TaskTimeout)
     problems: list[str] = []

@@ -25,10 +25,10 @@ from bide.format.checkpoint import (
 )
 from bide.format.identity import FILE_NAME, SEGMENT_SIZE_MIN, Identity, encode_identity
 from bide.format.state import State
+from bide.storage.boot import boot_id
 from bide.storage.checkpoint import Checkpoint, newest_checkpoint
 from bide.storage.directory import (
     Directory,
-    boot_id,
     mapped_errors,
     read_identity,
     refuse_foreign,

@@ -11,6 +11,7 @@
       suspect                there once a sync has failed: the index and the log's end need mending
       log-N/                 segments, and the newest checkpoint
       index-N/               LMDB
+      ballast                room kept for settlements on a full disk
       owners/                a file and a bell for each worker process
       followers/             how far each follower has come
 
@@ -23,8 +24,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +44,8 @@ from bide.format import state as state_file
 from bide.format.identity import Identity, decode_identity, encode_identity
 from bide.format.segment import HEAD_SIZE
 from bide.format.state import State, decode_state, encode_state
+from bide.storage.ballast import Ballast
+from bide.storage.boot import boot_id
 from bide.storage.checkpoint import newest_checkpoint
 from bide.storage.disk import (
     DIRECTORY_MODE,
@@ -64,14 +65,12 @@ from bide.storage.parts import Parts
 from bide.storage.recovery import rebuild
 
 _LOCK, _USERS, _UPKEEP = "lock", "users", "upkeep"
-_SUSPECT, _OWNERS, _FOLLOWERS = "suspect", "owners", "followers"
+_SUSPECT, _OWNERS, _FOLLOWERS, _BALLAST = "suspect", "owners", "followers", "ballast"
 _INDEX, _LOG, DAMAGED_LOG = "index-", "log-", "damaged-log-"
 _OWN_NAMES = {
-    *(_LOCK, _USERS, _UPKEEP, _SUSPECT, _OWNERS, _FOLLOWERS, "restore", "check"),
+    *(_LOCK, _USERS, _UPKEEP, _SUSPECT, _OWNERS, _FOLLOWERS, _BALLAST, "restore", "check"),
     *(identity_file.FILE_NAME, state_file.FILE_NAME),
 }
-_BOOT_ID_COMMAND = ("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid")
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Directory:
@@ -345,6 +344,8 @@ class OpenParts(Parts):
         self._directory = directory
         self._tables = environment
         self._users = users
+        self._ballast = Ballast(directory.disk, directory.path / _BALLAST)
+        self._ballast.is_whole()
 
     def close(self) -> None:
         """Let go; the last who does leaves the index on the disk, good also for the next boot."""
@@ -358,7 +359,16 @@ class OpenParts(Parts):
 
     def release(self) -> None:
         super().release()
+        self._ballast.close()
         self._users.close()
+
+    def has_room(self) -> bool:
+        with mapped_errors(self._directory.path):
+            return self._ballast.is_whole()
+
+    def make_room(self) -> bool:
+        with mapped_errors(self._directory.path):
+            return self._ballast.give_up()
 
     def distrust(self) -> None:
         with contextlib.suppress(OSError):  # a disk that takes no note has failed for good
@@ -480,11 +490,3 @@ def _number(name: str, prefix: str) -> int:
     """The number behind *prefix*; 0 if *name* is none of these."""
     digits = name.removeprefix(prefix)
     return int(digits) if name.startswith(prefix) and digits.isascii() and digits.isdigit() else 0
-
-
-def boot_id() -> str:
-    """Names the time since the machine was started; "" where the system does not say."""
-    if sys.platform == "darwin":
-        said = subprocess.run(_BOOT_ID_COMMAND, capture_output=True, check=False)  # noqa: S603
-        return said.stdout.decode(errors="replace").strip()
-    return _BOOT_ID.read_text(encoding="ascii").strip() if _BOOT_ID.exists() else ""

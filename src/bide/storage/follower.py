@@ -33,10 +33,10 @@ from bide.format.record import HEAD_SIZE as RECORD_HEAD_SIZE
 from bide.format.record import peek_chain, peek_size, peek_sizes, peek_written_ms
 from bide.format.segment import HEAD_SIZE, decode_segment_head, segment_name
 from bide.format.state import State
+from bide.storage.boot import boot_id
 from bide.storage.checkpoint import newest_checkpoint
 from bide.storage.directory import (
     Directory,
-    boot_id,
     mapped_errors,
     open_directory,
     read_identity,

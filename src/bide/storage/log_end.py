@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from bide.errors import CorruptRecord, LogTrimmed, OutOfStep
 from bide.format.record import Record
+from bide.storage.boot import boot_id
 from bide.storage.checkpoint import newest_checkpoint
-from bide.storage.directory import Directory, boot_id, position_of
+from bide.storage.directory import Directory, position_of
 from bide.storage.environment import LmdbTables
 from bide.storage.log_files import START, LogFiles, Position
 from bide.storage.recovery import rebuild

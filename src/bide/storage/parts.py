@@ -26,6 +26,14 @@ class Parts:
         self.environment.close()
         self.log.close()
 
+    def has_room(self) -> bool:
+        """Whether a put may take space: none may that is kept for settlements."""
+        return True
+
+    def make_room(self) -> bool:
+        """Give up what is kept for settlements; False if there is nothing more."""
+        return False
+
     def distrust(self) -> None:
         """Have whoever opens the store next know that a sync has failed."""
 

@@ -23,9 +23,10 @@ from bide.format.commit import decode_commit
 from bide.format.record import HEAD_SIZE, Record
 from bide.model.facts import JobsPut
 from bide.model.job import JobId
+from bide.storage.boot import boot_id
 from bide.storage.check import Checker, Findings, inspect_rows, read_rows
 from bide.storage.checkpoint import copy_image, make_checkpoint
-from bide.storage.directory import DAMAGED_LOG, Directory, boot_id
+from bide.storage.directory import DAMAGED_LOG, Directory
 from bide.storage.environment import LmdbTables
 from bide.storage.index import META_LOG, IndexView, encode_position
 from bide.storage.log_files import START, Position

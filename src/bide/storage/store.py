@@ -29,12 +29,14 @@ from typing import Literal
 
 import lmdb
 
-from bide.errors import BideError, JobError, StoreClosed, StoreError, StoreFailed
+from bide.errors import BideError, JobError, StoreClosed, StoreError, StoreFailed, StoreFull
 from bide.format.commit import Entry, encode_commit, encode_rows
 from bide.format.record import HEAD_SIZE
-from bide.model.commands import Answer, Command, Decide, Put
+from bide.model.commands import Answer, Command
 from bide.model.machine import decide
 from bide.storage.apply import Applier
+from bide.storage.ballast import NO_ROOM
+from bide.storage.caller import Caller, refuse, takes_space
 from bide.storage.environment import index_error
 from bide.storage.fork import ForkOrder, unforked, watch_forks
 from bide.storage.index import IndexView
@@ -52,24 +54,6 @@ SYNC_INTERVAL_S = 0.05
 GROUP_JOBS_MAX = 10_000
 GROUP_SIZE_MAX = 64 << 20
 """What one commit takes from the line: the first caller's commands, and others' up to this."""
-
-
-class _Caller:
-    """One call of `Store.submit`, in the line."""
-
-    __slots__ = ("answers", "commands", "done", "error", "now_ms")
-
-    def __init__(self, commands: Sequence[Command], now_ms: int) -> None:
-        self.commands = commands
-        self.now_ms = now_ms
-        self.answers: list[Answer | BideError] = []
-        self.error: BaseException | None = None
-        self.done = False
-
-    def weight(self) -> tuple[int, int]:
-        """Jobs and bytes that this adds to a commit, at least."""
-        puts = [command.jobs for command in self.commands if isinstance(command, Put | Decide)]
-        return sum(map(len, puts)), sum(len(new.args) for jobs in puts for new in jobs)
 
 
 class Store:
@@ -95,7 +79,7 @@ class Store:
         self._snapshot_lock = threading.Lock()  # taken before _lock: a snapshot is being read
         self._lock = threading.Lock()  # LMDB, and everything below it
         self._sync_lock = threading.Lock()  # taken after _lock, never before
-        self._line: deque[_Caller] = deque()
+        self._line: deque[Caller] = deque()
         self._syncing = False
         self._sync_over = _held_lock()  # released, and replaced, when a sync is over
         self._appended_end = 0
@@ -124,7 +108,7 @@ class Store:
         Raises:
             StoreError: Nothing of it was done.
         """
-        caller = _Caller(commands, now_ms)
+        caller = Caller(commands, now_ms)
         self._line.append(caller)
         with self._lock:
             while not caller.done:
@@ -300,14 +284,14 @@ class Store:
 
     def _commit_group(self) -> None:
         """Commit the head of the line. Each caller in it is done, or still in line."""
-        group: list[_Caller] = []
+        group: list[Caller] = []
         try:
             self._take_group(group)
             try:
                 self._commit(group)
             except Exception as error:  # noqa: BLE001  each caller raises it in its own thread
                 if len(group) == 1 or self._broken is not None:
-                    _refuse(group, error)
+                    refuse(group, error)
                 else:
                     for caller in group:  # one that can't be done must not undo the others
                         self._commit_alone(caller)
@@ -318,7 +302,7 @@ class Store:
                 if not caller.done and caller not in self._line:
                     self._line.appendleft(caller)
 
-    def _take_group(self, group: list[_Caller]) -> None:
+    def _take_group(self, group: list[Caller]) -> None:
         jobs = size = 0
         while self._line:
             caller = self._line[0]
@@ -329,19 +313,28 @@ class Store:
             group.append(caller)  # before it leaves the line: it is never in neither
             self._line.popleft()
 
-    def _commit_alone(self, caller: _Caller) -> None:
+    def _commit_alone(self, caller: Caller) -> None:
         try:
             self._commit([caller])
         except Exception as error:  # noqa: BLE001  raised by the caller's own thread
-            _refuse([caller], error)
+            refuse([caller], error)
 
-    def _commit(self, group: Sequence[_Caller]) -> None:
+    def _commit(self, group: Sequence[Caller]) -> None:
         """Carry out the commands of *group* in one transaction."""
         assert group, "a caller is neither done nor in line"
-        while not self._commit_to(self._open(), group):
-            self._reopen()
+        is_put = takes_space(group)
+        if is_put and not self._open().has_room():
+            raise StoreFull(NO_ROOM.format(path=self.path), path=self.path)
+        while True:
+            try:
+                if self._commit_to(self._open(), group):
+                    return
+                self._reopen()
+            except StoreFull:
+                if is_put or not self._open().make_room():
+                    raise
 
-    def _commit_to(self, parts: Parts, group: Sequence[_Caller]) -> bool:
+    def _commit_to(self, parts: Parts, group: Sequence[Caller]) -> bool:
         """The same; False if another index has taken the place of the one in *parts*."""
         environment, log = parts.environment, parts.log
         after, size = START, 0
@@ -378,7 +371,7 @@ class Store:
             raise
         return True
 
-    def _settle_group(self, group: Sequence[_Caller], after: Position) -> None:
+    def _settle_group(self, group: Sequence[Caller], after: Position) -> None:
         self._appended_end = max(self._appended_end, after.end)
         for caller in group:
             caller.done = True
@@ -450,12 +443,6 @@ class Store:
                 return
             with contextlib.suppress(StoreError):  # the next call says it
                 self._sync_to(self._appended_end)
-
-
-def _refuse(group: Sequence[_Caller], error: BaseException) -> None:
-    for caller in group:
-        caller.error = error
-        caller.done = True
 
 
 def _held_lock() -> threading.Lock:

@@ -231,3 +231,55 @@ def test_a_full_disk_refuses_puts_whole_and_keeps_all_that_was_accepted(
     assert first.startswith(f"StoreFull {tmp_path}/store")
     assert "space" in first
     assert rest == ["True True", "True", "True True True", "True"]
+
+
+SETTLE_ON_A_FULL_DISK = (
+    BALLAST
+    + """
+from bide.model.commands import Completed, Settlement
+
+app.enqueue_many(note.request("x" * 500) for _ in range(1000))
+backend = app.backend
+attendance = backend.attend(["default"])
+leases = backend.reserve(attendance.owner, ["default"], 500).leases
+fill(left)
+with (disk / "rest").open("wb", buffering=0) as file:  # every byte that truncating gave back
+    try:
+        while True:
+            file.write(bytes(512))
+    except OSError:
+        pass
+try:
+    while True:
+        note.enqueue("x" * 5000)
+except bide.errors.StoreFull as error:
+    print("StoreFull")
+done = [Settlement(lease.job.id, lease.attempt, Completed()) for lease in leases]
+refused = backend.reserve(attendance.owner, ["default"], 0, done).refused
+print(len(refused), set(refused))
+print(app.cancel(leases[-1].job.id + 1))
+(disk / "ballast").unlink()
+(disk / "rest").unlink()
+print(note.enqueue("after").id > 1000)
+attendance.leave()
+app.close()
+with bide.App((disk / "store").as_uri()) as app:
+    (queue,) = app.stats().queues
+    print(queue.succeeded_total, queue.cancelled_total, queue.running)
+"""
+)
+
+
+@pytest.mark.parametrize("left", [0, 40_960])
+def test_what_ends_jobs_goes_on_on_a_full_disk(tmp_path: Path, left: int) -> None:
+    done = run_on_small_disk(
+        tmp_path, 8 * MIB, "-c", SETTLE_ON_A_FULL_DISK, str(tmp_path), str(left)
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "StoreFull",
+        "500 {None}",
+        "True",
+        "True",
+        "500 1 0",
+    ]

@@ -12,8 +12,9 @@ from bide.format.row import encode_queue_name, encode_u64
 from bide.model import commands as c
 from bide.model.job import JobId
 from bide.model.queue import ChannelTerms, QueueRow
+from bide.storage.caller import Caller
 from bide.storage.recovery import rebuild
-from bide.storage.store import Store, _Caller
+from bide.storage.store import Store
 from bide.storage.tables import MemoryTables, TableName
 from tests.unit.storage.histories import (
     disk_store,
@@ -148,5 +149,5 @@ def test_a_channel_that_a_put_is_on_its_way_to_stays(store: Store) -> None:
 
 def test_what_a_transaction_puts_weighs_as_a_put_does() -> None:
     jobs = (new_job(b"12"), new_job(b"3"))
-    caller = _Caller([c.Put(jobs), c.Decide(JobId(1), is_commit=True, jobs=jobs)], 0)
+    caller = Caller([c.Put(jobs), c.Decide(JobId(1), is_commit=True, jobs=jobs)], 0)
     assert caller.weight() == (4, 6)

@@ -16,9 +16,10 @@ import pytest
 
 import bide
 from bide.errors import StoreFull
+from bide.storage.caller import Caller
 from bide.storage.log import SegmentLog
 from bide.storage.parts import Parts
-from bide.storage.store import Store, _Caller
+from bide.storage.store import Store
 from tests.unit.storage.histories import check_tables, disk_store, dump_store, put, waiting_args
 
 SOURCE = str(Path(bide.__file__).parent)
@@ -57,7 +58,7 @@ class Interrupt:
         return self._trace
 
 
-def finish(store: Store, caller: _Caller) -> None:
+def finish(store: Store, caller: Caller) -> None:
     """What the thread of *caller* does once it gets the lock."""
     with store._lock:
         for _ in range(9):
@@ -90,7 +91,7 @@ def run_interrupted(path: Path, at: int, arrange: Callable[[Store], object]) -> 
     store.submit([put(b"old")], 0, sync="never")
     arrange(store)
     calls = [[put(b"a"), put(b"b", b"c")], [put(b"LARGE")], [put(b"d")]]
-    others = [_Caller(commands, 0) for commands in calls]
+    others = [Caller(commands, 0) for commands in calls]
     store._line.extend(others)
     interrupt = Interrupt(at)
     is_interrupted = False
@@ -186,7 +187,7 @@ def test_an_interrupted_commit_is_found_done_or_not(
         return begin(write=write)
 
     monkeypatch.setattr(environment, "begin", begin_ending)
-    other = _Caller([put(b"other")], 0)
+    other = Caller([put(b"other")], 0)
     store._line.append(other)
     with pytest.raises(KeyboardInterrupt):
         store.submit([put(b"own")], 0, sync="never")
@@ -218,4 +219,4 @@ def test_a_put_of_many_is_whole_or_not_there(tmp_path: Path) -> None:
 
 def test_the_trace_is_where_it_is_thought_to_be() -> None:
     with pytest.raises(KeyboardInterrupt), Interrupt(1):
-        _Caller([put(b"")], 0)
+        Caller([put(b"")], 0)
