@@ -188,9 +188,17 @@ class Directory:
             if is_alone:
                 self._tidy(state, environment)
                 users.take(shared=True)
-            self.write_state_changed(replace(state, boot=boot_id(), closed_at=None))
+            ballast = Ballast(self.disk, self.path / _BALLAST)
+            held.callback(ballast.close)
+            state = replace(state, boot=boot_id(), closed_at=None)
+            try:
+                self.write_state_changed(state)
+            except OSError:
+                if not ballast.give_up():  # on a full disk, who ends jobs must get in
+                    raise
+                self.write_state_changed(state)
             held.pop_all()
-        return OpenParts(self, environment, self.log(state.log), users)
+        return OpenParts(self, environment, self.log(state.log), users, ballast)
 
     def open_to_read(self) -> Parts:
         """The index and the log, for one who changes nothing.
@@ -338,13 +346,18 @@ class OpenParts(Parts):
     """A store's parts in use by this process, which its lock on *users* tells the others."""
 
     def __init__(
-        self, directory: Directory, environment: LmdbTables, log: SegmentLog, users: Flock
+        self,
+        directory: Directory,
+        environment: LmdbTables,
+        log: SegmentLog,
+        users: Flock,
+        ballast: Ballast,
     ) -> None:
         super().__init__(environment, log)
         self._directory = directory
         self._tables = environment
         self._users = users
-        self._ballast = Ballast(directory.disk, directory.path / _BALLAST)
+        self._ballast = ballast
         self._ballast.is_whole()
 
     def close(self) -> None:
