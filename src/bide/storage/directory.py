@@ -227,14 +227,17 @@ class Directory:
         if self.is_suspect:
             log.rewrite()
         new = replace(state, index=self.free_index(), boot=boot_id(), closed_at=None)
-        tables, start = self.load_index(new)
+        path = self.index_path(new.index)
         try:
-            end = rebuild(log, tables, start=start)
-            log.cut(end)
-        except lmdb.Error as error:
-            raise index_error(error, self.index_path(new.index)) from error
-        finally:
-            tables.close()
+            tables, start = self.load_index(new)
+            with contextlib.closing(tables):
+                log.cut(rebuild(log, tables, start=start))
+        except BaseException as error:
+            with contextlib.suppress(OSError):  # each try would leave one more
+                self.disk.remove(path)
+            if isinstance(error, lmdb.Error):
+                raise index_error(error, path) from error
+            raise
         return new
 
     def load_index(self, state: State) -> tuple[LmdbTables, Position]:
@@ -250,9 +253,14 @@ class Directory:
         finally:
             checkpoint.close()
 
+    def index_numbers(self) -> list[int]:
+        """What names the indexes that are there, in force or not."""
+        numbers = (_number(name, _INDEX) for name in self.disk.names(self.path))
+        return [number for number in numbers if number]
+
     def free_index(self) -> int:
         """A number that names no index yet."""
-        return 1 + max((_number(n, _INDEX) for n in self.disk.names(self.path)), default=0)
+        return 1 + max(self.index_numbers(), default=0)
 
     def free_log(self) -> int:
         """A number that names no log yet."""
@@ -309,6 +317,7 @@ class OpenParts(Parts):
         super().__init__(environment, log)
         self._directory = directory
         self._tables = environment
+        self._segments = log
         self._users = users
 
     def close(self) -> None:
@@ -330,10 +339,16 @@ class OpenParts(Parts):
             self._directory.mark_suspect()
 
     def _close_whole(self) -> None:
-        directory = self._directory
+        directory, position = self._directory, position_of(self._tables)
+        if position != START:
+            try:
+                # Others may have died before they could, and an index must not be ahead of its log.
+                self._segments.sync_segment(position.base)
+            except StoreFailed:
+                self.distrust()
+                raise
         self._tables.sync()
-        end = position_of(self._tables).end
-        directory.write_state(replace(directory.read_state(), closed_at=end))
+        directory.write_state(replace(directory.read_state(), closed_at=position.end))
 
 
 def position_of(environment: LmdbTables) -> Position:
