@@ -184,14 +184,24 @@ class Directory:
         """
         with mapped_errors(self.path):
             state = self.read_state()
-            if not self.is_index_good(state) or self.is_suspect:
-                raise RecoveryNeeded(
-                    f"{self.path}: the machine went down while the store was in use; it is mended "
-                    f"when a worker or a program opens it, or by: bide check --repair {self.path}",
-                    path=str(self.path),
-                )
-            _, environment = self._follow(state, read_only=True)
-            return Parts(environment, self.log(state.log))
+            while True:
+                try:
+                    return self._open_to_read(state)
+                except StoreError:
+                    # Nothing keeps others from putting another index in the place of this one.
+                    before, state = state, self.read_state()
+                    if state == before:
+                        raise
+
+    def _open_to_read(self, state: State) -> Parts:
+        if not self.is_index_good(state) or self.is_suspect:
+            raise RecoveryNeeded(
+                f"{self.path}: the machine went down while the store was in use; it is mended "
+                f"when a worker or a program opens it, or by: bide check --repair {self.path}",
+                path=str(self.path),
+            )
+        _, environment = self._follow(state, read_only=True)
+        return Parts(environment, self.log(state.log))
 
     def write_state_changed(self, state: State) -> None:
         """Write the state, unless it says just that."""

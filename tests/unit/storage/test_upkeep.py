@@ -332,12 +332,7 @@ def test_a_failure_is_told_once_and_tried_again_later(
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("method", ["names", "open_to_read"])
 def test_a_failed_question_is_no_failure_of_who_asks(
-    store: Store,
-    disk: FaultyDisk,
-    watched: Watched,
-    time: Time,
-    caplog: pytest.LogCaptureFixture,
-    method: str,
+    store: Store, disk: FaultyDisk, watched: Watched, caplog: pytest.LogCaptureFixture, method: str
 ) -> None:
     fill(store)
     disk.fail(errno.EMFILE, method=method)
@@ -346,7 +341,7 @@ def test_a_failed_question_is_no_failure_of_who_asks(
             assert try_it(watched) == 0
     disk.heal()
     assert len(caplog.records) == 1
-    time.now_s += RETRY_S
+    watched._not_before_s = 0
     assert try_it(watched) == 1
 
 
