@@ -50,4 +50,5 @@ class Ballast:
         return True
 
     def close(self) -> None:
-        self._disk.close(self._fd)
+        with contextlib.suppress(OSError):  # nothing was written to it
+            self._disk.close(self._fd)

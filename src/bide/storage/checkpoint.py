@@ -7,6 +7,7 @@ by then it is on the disk, and so is the log up to where it stands.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from zlib import crc32
@@ -49,7 +50,7 @@ def make_checkpoint(
     Raises:
         OSError, StoreError: It was not made, and nothing is left of it.
     """
-    new = path / f"checkpoint{NEW_SUFFIX}"
+    new = new_checkpoint_path(path)
     fd = disk.open(new, create=True)
     try:
         position = take(fd)
@@ -64,12 +65,13 @@ def make_checkpoint(
             segment_size=segment_size,
             now_ms=now_ms,
         )
+        put_in_force(disk, new, head)
     except BaseException:
-        disk.remove(new)  # its space may be all that others lack
+        with contextlib.suppress(OSError):
+            disk.remove(new)  # its space may be all that others lack
         raise
     finally:
         disk.close(fd)
-    put_in_force(disk, new, head)
     return head
 
 
@@ -193,6 +195,11 @@ def newest_checkpoint(disk: Disk, path: Path) -> Checkpoint | None:
     """
     ends = list_checkpoints(disk, path)
     return Checkpoint(disk, path / checkpoint_name(ends[-1])) if ends else None
+
+
+def new_checkpoint_path(path: Path) -> Path:
+    """Where a checkpoint in directory *path* is made, before it has its name."""
+    return path / f"checkpoint{NEW_SUFFIX}"
 
 
 def put_in_force(disk: Disk, new: Path, head: CheckpointHead) -> Path:

@@ -197,8 +197,9 @@ class Directory:
                 if not ballast.give_up():  # on a full disk, who ends jobs must get in
                     raise
                 self.write_state_changed(state)
+            ballast.is_whole()
             held.pop_all()
-        return OpenParts(self, environment, self.log(state.log), users, ballast)
+            return OpenParts(self, environment, self.log(state.log), users, ballast)
 
     def open_to_read(self) -> Parts:
         """The index and the log, for one who changes nothing.
@@ -208,14 +209,24 @@ class Directory:
         """
         with mapped_errors(self.path):
             state = self.read_state()
-            if not self.is_index_good(state) or self.is_suspect:
-                raise RecoveryNeeded(
-                    f"{self.path}: the machine went down while the store was in use; it is mended "
-                    f"when a worker or a program opens it, or by: bide check --repair {self.path}",
-                    path=str(self.path),
-                )
-            _, environment = self._follow(state, read_only=True)
-            return Parts(environment, self.log(state.log))
+            while True:
+                try:
+                    return self._open_to_read(state)
+                except StoreError:
+                    # Nothing keeps others from putting another index in the place of this one.
+                    before, state = state, self.read_state()
+                    if state == before:
+                        raise
+
+    def _open_to_read(self, state: State) -> Parts:
+        if not self.is_index_good(state) or self.is_suspect:
+            raise RecoveryNeeded(
+                f"{self.path}: the machine went down while the store was in use; it is mended "
+                f"when a worker or a program opens it, or by: bide check --repair {self.path}",
+                path=str(self.path),
+            )
+        _, environment = self._follow(state, read_only=True)
+        return Parts(environment, self.log(state.log))
 
     def write_state_changed(self, state: State) -> None:
         """Write the state, unless it says just that."""
@@ -255,14 +266,17 @@ class Directory:
         if self.is_suspect:
             log.rewrite()
         new = replace(state, index=self.free_index(), boot=boot_id(), closed_at=None)
-        tables, start = self.load_index(new)
+        path = self.index_path(new.index)
         try:
-            end = rebuild(log, tables, start=start)
-            log.cut(end)
-        except lmdb.Error as error:
-            raise index_error(error, self.index_path(new.index)) from error
-        finally:
-            tables.close()
+            tables, start = self.load_index(new)
+            with contextlib.closing(tables):
+                log.cut(rebuild(log, tables, start=start))
+        except BaseException as error:
+            with contextlib.suppress(OSError):  # each try would leave one more
+                self.disk.remove(path)
+            if isinstance(error, lmdb.Error):
+                raise index_error(error, path) from error
+            raise
         return new
 
     def load_index(self, state: State) -> tuple[LmdbTables, Position]:
@@ -286,9 +300,14 @@ class Directory:
             tables.close()
             raise
 
+    def index_numbers(self) -> list[int]:
+        """What names the indexes that are there, in force or not."""
+        numbers = (_number(name, _INDEX) for name in self.disk.names(self.path))
+        return [number for number in numbers if number]
+
     def free_index(self) -> int:
         """A number that names no index yet."""
-        return 1 + max((_number(n, _INDEX) for n in self.disk.names(self.path)), default=0)
+        return 1 + max(self.index_numbers(), default=0)
 
     def free_log(self) -> int:
         """A number that names no log yet."""
@@ -356,9 +375,9 @@ class OpenParts(Parts):
         super().__init__(environment, log)
         self._directory = directory
         self._tables = environment
+        self._segments = log
         self._users = users
         self._ballast = ballast
-        self._ballast.is_whole()
 
     def close(self) -> None:
         """Let go; the last who does leaves the index on the disk, good also for the next boot."""
@@ -371,9 +390,11 @@ class OpenParts(Parts):
             self.release()
 
     def release(self) -> None:
-        super().release()
-        self._ballast.close()
-        self._users.close()
+        try:
+            super().release()
+        finally:
+            self._users.close()
+            self._ballast.close()
 
     def has_room(self) -> bool:
         with mapped_errors(self._directory.path):
@@ -388,10 +409,16 @@ class OpenParts(Parts):
             self._directory.mark_suspect()
 
     def _close_whole(self) -> None:
-        directory = self._directory
+        directory, position = self._directory, position_of(self._tables)
+        if position != START:
+            try:
+                # Others may have died before they could, and an index must not be ahead of its log.
+                self._segments.sync_segment(position.base)
+            except StoreFailed:
+                self.distrust()
+                raise
         self._tables.sync()
-        end = position_of(self._tables).end
-        directory.write_state(replace(directory.read_state(), closed_at=end))
+        directory.write_state(replace(directory.read_state(), closed_at=position.end))
 
 
 def resume(tables: LmdbTables, files: LogFiles, position: Position) -> Position:

@@ -130,21 +130,21 @@ class SegmentLog:
 
         Raises:
             StoreFailed: As `sync`.
+            OSError: It can't be opened. Nothing is lost by that.
         """
         path = self._path / segment_name(base)
+        fd = self._disk.open(path, create=False)
         try:
-            fd = self._disk.open(path, create=False)
-            try:
-                self._disk.sync(fd)
-            finally:
-                self._disk.close(fd)
+            self._disk.sync(fd)
         except OSError as error:
             raise _sync_error(path, error) from error
+        finally:
+            self._disk.close(fd)
 
     def cut(self, at: Position) -> None:
         """Drop what stands behind *at*, for good. Only while no other process appends."""
         self.close()
-        for base in self.files.bases():
+        for base in reversed(self.files.bases()):  # the log has no holes, whenever this ends
             if base > at.base:
                 self._disk.remove(self._path / segment_name(base))
         if at != START:

@@ -15,12 +15,14 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 
+import lmdb
 import msgspec
 from msgspec.structs import replace
 
 from bide.errors import StoreError, StoreFailed
 from bide.format.checkpoint import CheckpointHead
 from bide.format.row import encode_u64
+from bide.format.state import State
 from bide.storage.checkpoint import (
     copy_image,
     list_checkpoints,
@@ -28,7 +30,8 @@ from bide.storage.checkpoint import (
     newest_checkpoint,
 )
 from bide.storage.directory import Directory, mapped_errors
-from bide.storage.environment import LmdbTables
+from bide.storage.environment import LmdbTables, index_error
+from bide.storage.fork import unforked
 from bide.storage.index import META_MOVED, IndexView
 from bide.storage.log import SegmentLog
 from bide.storage.log_files import START, Position
@@ -92,7 +95,12 @@ class Upkeep:
         end = self._store.end
         if end < self._due_at or self._monotonic() < self._not_before_s:
             return
-        self._due_at = self._find_due()
+        try:
+            with mapped_errors(self.directory.path):
+                self._due_at = self._find_due()
+        except StoreError as error:
+            self._put_off(error)
+            return
         if end >= self._due_at:
             self._thread = threading.Thread(target=self._run, name="bide-upkeep", daemon=True)
             self._thread.start()
@@ -112,15 +120,22 @@ class Upkeep:
             self._thread.join()
 
     def _run(self) -> None:
+        # However this ends: while another process is at it, too, no thread is started in vain.
+        self._not_before_s = self._monotonic() + RETRY_S
         try:
             with self._alone(wait=False) as is_mine:
-                if is_mine and self._store.end >= self._find_due():
+                if not is_mine:
+                    return
+                if self._store.end >= self._find_due():
                     self._round(compact=False)
-            self._due_at = -1
+            self._due_at, self._not_before_s = -1, 0.0
         except StoreError as error:
-            self._not_before_s = self._monotonic() + RETRY_S
-            if not self._store.is_closed:
-                logger.warning("no checkpoint of %s: %s", self.directory.path, error)
+            self._put_off(error)
+
+    def _put_off(self, error: StoreError) -> None:
+        self._not_before_s = self._monotonic() + RETRY_S
+        if not self._store.is_closed:
+            logger.warning("no checkpoint of %s: %s", self.directory.path, error)
 
     @contextlib.contextmanager
     def _alone(self, *, wait: bool) -> Iterator[bool]:
@@ -205,25 +220,34 @@ class Upkeep:
     def _compact(self) -> int:
         """Have a new index take the place of the one in use; returns the size of its file."""
         directory = self.directory
+        self._remove_unused()
         state = directory.read_state()
         new = replace(state, index=directory.free_index())
-        log = directory.log(state.log)
-        tables, position = directory.load_index(new)
         try:
+            with unforked():  # a child's copy of the new tables would keep it from opening them
+                size = self._build(new)
+        except BaseException as error:
+            with contextlib.suppress(StoreError, OSError):
+                self._remove_unused()
+            if isinstance(error, lmdb.Error):
+                raise index_error(error, directory.index_path(new.index)) from error
+            raise
+        self._remove_unused()
+        return size
+
+    def _build(self, new: State) -> int:
+        log = self.directory.log(new.log)
+        tables, position = self.directory.load_index(new)
+        with contextlib.closing(tables):
             for _ in range(CATCH_UP_ROUNDS):
                 with self._store.view() as view:
                     end = view.position()
                 if end.end - position.end <= CATCH_UP_SIZE:
                     break
                 position = rebuild(log, tables, end, start=position)
-            self._move(tables, position, log, new.index)
-            size, _ = tables.size()
-        finally:
-            tables.close()
-        directory.disk.remove(directory.index_path(state.index))
-        return size
+            return self._move(tables, position, log, new.index)
 
-    def _move(self, tables: LmdbTables, position: Position, log: SegmentLog, number: int) -> None:
+    def _move(self, tables: LmdbTables, position: Position, log: SegmentLog, number: int) -> int:
         """Let the last records follow, with writers waiting, and point from the old to the new."""
         directory = self.directory
         with self._store.at_rest() as parts, directory.locked():
@@ -232,5 +256,23 @@ class Upkeep:
                 end = IndexView(txn, environment.tables).position()
                 if end != position:
                     rebuild(log, tables, end, start=position)
+                size, _ = tables.size()
+                tables.close()  # while nobody can follow: LMDB opens it once in a process
                 txn.put(META_MOVED, encode_u64(number), db=environment.tables["meta"])
             directory.write_state(replace(directory.read_state(), index=number))
+        return size
+
+    def _remove_unused(self) -> None:
+        """Remove the indexes that others took the place of, or that were never finished."""
+        directory = self.directory
+        # With the store open here and the lock held, nobody makes one to recover.
+        with self._store.at_rest() as parts, directory.locked():
+            assert isinstance(parts.environment, LmdbTables)
+            used = parts.environment.path.name
+            numbers = directory.index_numbers()
+            (in_force,) = [n for n in numbers if directory.index_path(n).name == used]
+            state = directory.read_state()
+            directory.write_state_changed(replace(state, index=in_force))
+            for number in numbers:
+                if number != in_force:
+                    directory.disk.remove(directory.index_path(number))

@@ -49,6 +49,13 @@ class FaultyDisk(OsDisk):
         self.descriptors.add(fd)
         return fd
 
+    def open_to_read(self, path: Path) -> int:
+        if self._fails("open_to_read"):
+            raise self._error()
+        fd = super().open_to_read(path)
+        self.descriptors.add(fd)
+        return fd
+
     def close(self, fd: int) -> None:
         fails = self._fails("close")
         super().close(fd)  # Linux closes it, whatever it says
@@ -93,3 +100,23 @@ class FaultyDisk(OsDisk):
         if self._fails("sync_directory"):
             raise self._error()
         super().sync_directory(path)
+
+    def names(self, path: Path) -> list[str]:
+        if self._fails("names"):
+            raise self._error()
+        return super().names(path)
+
+    def make_directory(self, path: Path) -> None:
+        if self._fails("make_directory"):
+            raise self._error()
+        super().make_directory(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        if self._fails("rename"):
+            raise self._error()
+        super().rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        if self._fails("remove"):
+            raise self._error()
+        super().remove(path)
