@@ -25,15 +25,9 @@ from bide.format.checkpoint import (
 )
 from bide.format.identity import FILE_NAME, SEGMENT_SIZE_MIN, Identity, encode_identity
 from bide.format.state import State
-from bide.storage.boot import boot_id
 from bide.storage.checkpoint import Checkpoint, newest_checkpoint
-from bide.storage.directory import (
-    Directory,
-    mapped_errors,
-    read_identity,
-    refuse_foreign,
-)
-from bide.storage.disk import DIRECTORY_MODE, NEW_SUFFIX, Disk, OsDisk, write_whole
+from bide.storage.directory import Directory, read_identity, refuse_foreign
+from bide.storage.disk import DIRECTORY_MODE, NEW_SUFFIX, Disk, OsDisk, mapped_errors, write_whole
 from bide.storage.upkeep import Upkeep
 
 Progress = Callable[[int, int], None]
@@ -166,7 +160,7 @@ def _swap(directory: Directory, received: Path, head: CheckpointHead, *, is_new:
         old,
         index=directory.free_index(),
         log=directory.free_log(),
-        boot=boot_id(),
+        boot=directory.boot_id(),
         closed_at=None,
         leader=None,
     )

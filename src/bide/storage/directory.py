@@ -24,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import lmdb
@@ -42,7 +42,6 @@ from bide.errors import (
 from bide.format import identity as identity_file
 from bide.format import state as state_file
 from bide.format.identity import Identity, decode_identity, encode_identity
-from bide.format.segment import HEAD_SIZE
 from bide.format.state import State, decode_state, encode_state
 from bide.storage.ballast import Ballast
 from bide.storage.boot import boot_id
@@ -52,17 +51,18 @@ from bide.storage.disk import (
     NEW_SUFFIX,
     Disk,
     OsDisk,
+    mapped_errors,
     read_whole,
-    store_error,
     write_whole,
 )
 from bide.storage.environment import DATA_FILE, LmdbTables, index_error
 from bide.storage.flock import Flock
-from bide.storage.index import META_LOG, IndexView, encode_position
+from bide.storage.index import IndexView
 from bide.storage.log import SegmentLog
 from bide.storage.log_files import START, LogFiles, Position
+from bide.storage.open_parts import OpenParts
 from bide.storage.parts import Parts
-from bide.storage.recovery import rebuild
+from bide.storage.recovery import position_of, rebuild, resume
 
 _LOCK, _USERS, _UPKEEP = "lock", "users", "upkeep"
 _SUSPECT, _OWNERS, _FOLLOWERS, _BALLAST = "suspect", "owners", "followers", "ballast"
@@ -91,7 +91,7 @@ class Directory:
 
     def followed(self) -> list[int]:
         """The log offset that each follower has reached, as far as it has said."""
-        if not self.followers.exists():
+        if not self._holds(self.followers):
             return []
         names = self.disk.names(self.followers)
         claims = [read_whole(self.disk, self.followers / name) for name in names]
@@ -113,6 +113,7 @@ class Directory:
             self.log_path(number),
             store_id=self.store_id,
             segment_size=self.identity.segment_size,
+            suspect=self.path / _SUSPECT,
         )
 
     def log_files(self, number: int) -> LogFiles:
@@ -136,7 +137,7 @@ class Directory:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Alone in making, opening, closing and switching, until the block ends."""
-        with mapped_errors(self.path), Flock(self.path / _LOCK) as lock:
+        with mapped_errors(self.path), self.flock(_LOCK) as lock:
             lock.take()
             yield
 
@@ -155,13 +156,30 @@ class Directory:
                 )
             yield
 
+    # What a store takes from its machine beside the disk: a simulated one has its own.
+
+    def boot_id(self) -> str:
+        """Names the time since the machine was started; "" where the system does not say."""
+        return boot_id()
+
+    def flock(self, name: str) -> Flock:
+        return Flock(self.path / name)
+
+    def open_tables(self, path: Path, *, read_only: bool = False) -> LmdbTables:
+        """The index in directory *path*, a new one if it is empty."""
+        return LmdbTables(path, read_only=read_only)
+
+    def load_tables(self, path: Path, image: Iterable[bytes]) -> LmdbTables:
+        """The index that a checkpoint's *image* holds, in directory *path*, which is empty."""
+        return LmdbTables.load(self.disk, path, image)
+
     def upkeep_lock(self) -> Flock:
         """The lock of whoever reads a snapshot, or puts another index in the place of one."""
-        return Flock(self.path / _UPKEEP)
+        return self.flock(_UPKEEP)
 
     def users(self) -> Flock:
         """The lock that says who has the store open."""
-        return Flock(self.path / _USERS)
+        return self.flock(_USERS)
 
     def open_parts(self) -> OpenParts:
         """The index, good for use, and the log; for as long as this process uses them.
@@ -190,7 +208,7 @@ class Directory:
                 users.take(shared=True)
             ballast = Ballast(self.disk, self.path / _BALLAST)
             held.callback(ballast.close)
-            state = replace(state, boot=boot_id(), closed_at=None)
+            state = replace(state, boot=self.boot_id(), closed_at=None)
             try:
                 self.write_state_changed(state)
             except OSError:
@@ -235,7 +253,7 @@ class Directory:
 
     @property
     def is_suspect(self) -> bool:
-        return (self.path / _SUSPECT).exists()
+        return self._holds(self.path / _SUSPECT)
 
     def mark_suspect(self) -> None:
         """Leave a note that a sync has failed, for whoever opens the store next."""
@@ -248,8 +266,8 @@ class Directory:
 
     def is_index_good(self, state: State) -> bool:
         """Whether it is there, and no page of it can have been lost with the machine."""
-        in_time = state.boot == boot_id() or state.closed_at is not None
-        return in_time and (self.index_path(state.index) / DATA_FILE).exists()
+        in_time = state.boot == self.boot_id() or state.closed_at is not None
+        return in_time and self._holds(self.index_path(state.index) / DATA_FILE)
 
     def recover(self, state: State) -> State:
         """Make the index anew, from the newest checkpoint and the log; alone.
@@ -265,7 +283,7 @@ class Directory:
         log = self.log(state.log)
         if self.is_suspect:
             log.rewrite()
-        new = replace(state, index=self.free_index(), boot=boot_id(), closed_at=None)
+        new = replace(state, index=self.free_index(), boot=self.boot_id(), closed_at=None)
         path = self.index_path(new.index)
         try:
             tables, start = self.load_index(new)
@@ -289,9 +307,9 @@ class Directory:
         self.disk.make_directory(path)
         checkpoint = newest_checkpoint(self.disk, self.log_path(state.log))
         if checkpoint is None:
-            return LmdbTables(path), START
+            return self.open_tables(path), START
         try:
-            tables = LmdbTables.load(self.disk, path, checkpoint.image())
+            tables = self.load_tables(path, checkpoint.image())
         finally:
             checkpoint.close()
         try:
@@ -312,6 +330,13 @@ class Directory:
     def free_log(self) -> int:
         """A number that names no log yet."""
         return 1 + max((_number(n, _LOG) for n in self.disk.names(self.path)), default=0)
+
+    def _holds(self, path: Path) -> bool:
+        """Whether there is something at *path*."""
+        try:
+            return path.name in self.disk.names(path.parent)
+        except FileNotFoundError:
+            return False
 
     def _ready_index(self, state: State, *, is_alone: bool) -> tuple[State, LmdbTables]:
         if self.is_index_good(state) and not self.is_suspect:
@@ -334,7 +359,7 @@ class Directory:
     def _follow(self, state: State, *, read_only: bool = False) -> tuple[State, LmdbTables]:
         """The index in force: who moved it may have died before the state said so."""
         while True:
-            environment = LmdbTables(self.index_path(state.index), read_only=read_only)
+            environment = self.open_tables(self.index_path(state.index), read_only=read_only)
             with environment.begin(write=False) as txn:
                 moved = IndexView(txn, environment.tables).moved()
             if moved is None:
@@ -359,86 +384,6 @@ class Directory:
         for name in self.disk.names(self.path):
             if name not in kept and (name.startswith((_INDEX, _LOG)) or name.endswith(NEW_SUFFIX)):
                 self.disk.remove(self.path / name)
-
-
-class OpenParts(Parts):
-    """A store's parts in use by this process, which its lock on *users* tells the others."""
-
-    def __init__(
-        self,
-        directory: Directory,
-        environment: LmdbTables,
-        log: SegmentLog,
-        users: Flock,
-        ballast: Ballast,
-    ) -> None:
-        super().__init__(environment, log)
-        self._directory = directory
-        self._tables = environment
-        self._segments = log
-        self._users = users
-        self._ballast = ballast
-
-    def close(self) -> None:
-        """Let go; the last who does leaves the index on the disk, good also for the next boot."""
-        try:
-            # What fails here costs the next boot a recovery, and no one anything else.
-            with contextlib.suppress(OSError, StoreError), self._directory.locked():
-                if self._users.try_take() and not self._directory.is_suspect:
-                    self._close_whole()
-        finally:
-            self.release()
-
-    def release(self) -> None:
-        try:
-            super().release()
-        finally:
-            self._users.close()
-            self._ballast.close()
-
-    def has_room(self) -> bool:
-        with mapped_errors(self._directory.path):
-            return self._ballast.is_whole()
-
-    def make_room(self) -> bool:
-        with mapped_errors(self._directory.path):
-            return self._ballast.give_up()
-
-    def distrust(self) -> None:
-        with contextlib.suppress(OSError):  # a disk that takes no note has failed for good
-            self._directory.mark_suspect()
-
-    def _close_whole(self) -> None:
-        directory, position = self._directory, position_of(self._tables)
-        if position != START:
-            try:
-                # Others may have died before they could, and an index must not be ahead of its log.
-                self._segments.sync_segment(position.base)
-            except StoreFailed:
-                self.distrust()
-                raise
-        self._tables.sync()
-        directory.write_state(replace(directory.read_state(), closed_at=position.end))
-
-
-def resume(tables: LmdbTables, files: LogFiles, position: Position) -> Position:
-    """Where the log goes on behind a checkpoint at *position*, noted in its tables.
-
-    In another segment, if the log was begun anew there, as by a restore.
-    """
-    bases = files.bases()
-    if position.base in bases or position.end not in bases:
-        return position
-    position = Position(position.end, position.end + HEAD_SIZE, position.chain)
-    with tables.begin(write=True) as txn:
-        txn.put(META_LOG, encode_position(position), db=tables.tables["meta"])
-    return position
-
-
-def position_of(environment: LmdbTables) -> Position:
-    """The end of the log that an index reflects."""
-    with environment.begin(write=False) as txn:
-        return IndexView(txn, environment.tables).position()
 
 
 def open_directory(
@@ -508,17 +453,6 @@ def read_identity(disk: Disk, path: Path) -> Identity | None:
         return None if data is None else decode_identity(data)
     except (NotAStore, UnsupportedFormat) as error:
         raise type(error)(f"{path}: {error}", path=str(path)) from None
-
-
-@contextlib.contextmanager
-def mapped_errors(path: Path) -> Iterator[None]:
-    """The system's errors in the block become the store's."""
-    try:
-        yield
-    except StoreError:
-        raise
-    except OSError as error:
-        raise store_error(error, Path(error.filename or path)) from error
 
 
 def _is_own(name: str) -> bool:

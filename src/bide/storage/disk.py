@@ -7,11 +7,13 @@ system means is said here once.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -41,6 +43,17 @@ def store_error(error: OSError, path: Path) -> StoreError:
     if error.errno in _MISSING:
         return NotAStore(f"{path}: {reason}; was the directory moved or deleted?", path=str(path))
     return StoreFailed(f"{path}: {reason}", path=str(path))
+
+
+@contextlib.contextmanager
+def mapped_errors(path: Path) -> Iterator[None]:
+    """The system's errors in the block become the store's."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        raise store_error(error, Path(error.filename or path)) from error
 
 
 if sys.platform == "darwin":
@@ -110,14 +123,17 @@ def write_whole(disk: Disk, path: Path, data: bytes) -> None:
 
 def read_whole(disk: Disk, path: Path) -> bytes | None:
     """All of a file; None if there is none."""
-    try:
-        fd = disk.open_to_read(path)
-    except FileNotFoundError:
-        return None
-    try:
-        return disk.read(fd, disk.size(fd), 0)
-    finally:
-        disk.close(fd)
+    while True:
+        try:
+            fd = disk.open_to_read(path)
+        except FileNotFoundError:
+            return None
+        try:
+            return disk.read(fd, disk.size(fd), 0)
+        except FileNotFoundError:
+            continue  # another one has taken its place meanwhile
+        finally:
+            disk.close(fd)
 
 
 class OsDisk:

@@ -33,16 +33,9 @@ from bide.format.record import HEAD_SIZE as RECORD_HEAD_SIZE
 from bide.format.record import peek_chain, peek_size, peek_sizes, peek_written_ms
 from bide.format.segment import HEAD_SIZE, decode_segment_head, segment_name
 from bide.format.state import State
-from bide.storage.boot import boot_id
 from bide.storage.checkpoint import newest_checkpoint
-from bide.storage.directory import (
-    Directory,
-    mapped_errors,
-    open_directory,
-    read_identity,
-    refuse_foreign,
-)
-from bide.storage.disk import DIRECTORY_MODE, Disk, OsDisk, write_whole
+from bide.storage.directory import Directory, open_directory, read_identity, refuse_foreign
+from bide.storage.disk import DIRECTORY_MODE, Disk, OsDisk, mapped_errors, write_whole
 from bide.storage.environment import index_error
 from bide.storage.index import IndexView
 from bide.storage.log_end import checkpoint_position
@@ -176,7 +169,8 @@ class Follower:
                 state = directory.read_state()
                 if not directory.is_index_good(state):
                     state = directory.recover(state)
-                state = replace(state, closed_at=None, boot=boot_id(), leader=str(leader.path))
+                boot = directory.boot_id()
+                state = replace(state, closed_at=None, boot=boot, leader=str(leader.path))
                 directory.write_state(state)
             return Replica(directory, users, state)
         except BaseException:
@@ -192,7 +186,7 @@ class Follower:
             old,
             index=directory.free_index(),
             log=directory.free_log(),
-            boot=boot_id(),
+            boot=directory.boot_id(),
             closed_at=None,
             leader=str(leader.path),
         )

@@ -14,12 +14,11 @@ from msgspec.structs import replace
 
 from bide.errors import CorruptRecord, LogTrimmed, OutOfStep
 from bide.format.record import Record
-from bide.storage.boot import boot_id
 from bide.storage.checkpoint import newest_checkpoint
-from bide.storage.directory import Directory, position_of
+from bide.storage.directory import Directory
 from bide.storage.environment import LmdbTables
 from bide.storage.log_files import START, LogFiles, Position
-from bide.storage.recovery import rebuild
+from bide.storage.recovery import position_of, rebuild
 
 
 def roll_back(directory: Directory, end: int) -> Position:
@@ -33,7 +32,7 @@ def roll_back(directory: Directory, end: int) -> Position:
     """
     state = directory.read_state()
     log = directory.log(state.log)
-    new = replace(state, index=directory.free_index(), boot=boot_id(), closed_at=None)
+    new = replace(state, index=directory.free_index(), boot=directory.boot_id(), closed_at=None)
     start = checkpoint_position(directory, state.log)
     if end < start.end:
         raise LogTrimmed(

@@ -22,7 +22,7 @@ from bide.format.segment import (
     segment_base,
     segment_name,
 )
-from bide.storage.disk import Disk
+from bide.storage.disk import Disk, store_error
 
 LEFT_SIZE = 4
 """A record starts with its magic, so these bytes tell whether one was left."""
@@ -147,10 +147,11 @@ class LogFiles:
             is_last: What stands behind the last whole record may be a torn tail.
         """
         try:
-            head = self._read_head(data, base, is_last=is_last)
+            at_start = start <= base + HEAD_SIZE
+            # Behind the first record, a checkpoint has had the head on the disk.
+            head = self._read_head(data, base, is_last=is_last and at_start)
             if head is None:
                 return
-            at_start = start <= base + HEAD_SIZE
             if head.store_id != self.store_id or (at_start and head.chain != chain):
                 raise CorruptRecord(f"segment at {base}: it is not this log's", offset=base)
             offset = base + HEAD_SIZE if at_start else start
@@ -177,13 +178,15 @@ class LogFiles:
     def _open(self, base: int, end: int) -> memoryview:
         try:
             data = self.segment(base)
-        except OSError as error:
+        except FileNotFoundError as error:
             path = self.file(base)
             raise CorruptRecord(
                 f"{path}: {error.strerror}; the records from here on are missing",
                 path=path,
                 offset=base,
             ) from error
+        except OSError as error:  # it may well be whole: nothing to repair
+            raise store_error(error, self.path / segment_name(base)) from error
         if len(data) < end - base:
             path = self.file(base)
             raise CorruptRecord(

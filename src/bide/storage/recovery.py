@@ -12,9 +12,12 @@ from __future__ import annotations
 from bide.errors import CorruptIndex, CorruptRecord
 from bide.format.commit import decode_commit
 from bide.format.record import Record
+from bide.format.segment import HEAD_SIZE
 from bide.storage.apply import Applier
+from bide.storage.environment import LmdbTables
+from bide.storage.index import META_LOG, IndexView, encode_position
 from bide.storage.log import Log
-from bide.storage.log_files import START, Position
+from bide.storage.log_files import START, LogFiles, Position
 from bide.storage.tables import Environment
 
 RECORDS_PER_TRANSACTION = 1_000
@@ -64,3 +67,23 @@ def apply_record(record: Record, path: str, applier: Applier) -> None:
         ) from error
     for fact, rows in entries:
         applier.apply(fact, rows)
+
+
+def resume(tables: LmdbTables, files: LogFiles, position: Position) -> Position:
+    """Where the log goes on behind a checkpoint at *position*, noted in its tables.
+
+    In another segment, if the log was begun anew there, as by a restore.
+    """
+    bases = files.bases()
+    if position.base in bases or position.end not in bases:
+        return position
+    position = Position(position.end, position.end + HEAD_SIZE, position.chain)
+    with tables.begin(write=True) as txn:
+        txn.put(META_LOG, encode_position(position), db=tables.tables["meta"])
+    return position
+
+
+def position_of(environment: Environment) -> Position:
+    """The end of the log that an index reflects."""
+    with environment.begin(write=False) as txn:
+        return IndexView(txn, environment.tables).position()

@@ -23,7 +23,6 @@ from bide.format.commit import decode_commit
 from bide.format.record import HEAD_SIZE, Record
 from bide.model.facts import JobsPut
 from bide.model.job import JobId
-from bide.storage.boot import boot_id
 from bide.storage.check import Checker, Findings, inspect_rows, read_rows
 from bide.storage.checkpoint import copy_image, make_checkpoint
 from bide.storage.directory import DAMAGED_LOG, Directory
@@ -178,7 +177,11 @@ class _Repair:
         directory, disk = self._directory, self._directory.disk
         old = self._state
         new = replace(
-            old, index=self._number, log=directory.free_log(), boot=boot_id(), closed_at=None
+            old,
+            index=self._number,
+            log=directory.free_log(),
+            boot=directory.boot_id(),
+            closed_at=None,
         )
         # Past every byte of the old log, so that no offset ever means two records.
         files = directory.log_files(old.log)

@@ -13,13 +13,13 @@ from bide.format.segment import HEAD_SIZE, decode_segment_head, segment_name
 from bide.format.state import State
 from bide.storage.apply import Applier
 from bide.storage.checkpoint import copy_image, make_checkpoint
-from bide.storage.directory import Directory, position_of
+from bide.storage.directory import Directory
 from bide.storage.disk import Disk
 from bide.storage.environment import LmdbTables
 from bide.storage.flock import Flock
 from bide.storage.log_end import checkpoint_position, roll_back
 from bide.storage.log_files import START, Position
-from bide.storage.recovery import apply_record
+from bide.storage.recovery import apply_record, position_of
 from bide.storage.retention import first_kept
 from bide.storage.upkeep import CHECKPOINT_LOG_SIZE
 

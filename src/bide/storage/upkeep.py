@@ -29,7 +29,8 @@ from bide.storage.checkpoint import (
     make_checkpoint,
     newest_checkpoint,
 )
-from bide.storage.directory import Directory, mapped_errors
+from bide.storage.directory import Directory
+from bide.storage.disk import mapped_errors
 from bide.storage.environment import LmdbTables, index_error
 from bide.storage.fork import unforked
 from bide.storage.index import META_MOVED, IndexView

@@ -7,10 +7,11 @@ from typing import cast
 
 from bide.format.identity import Identity
 from bide.storage.checkpoint import newest_checkpoint
-from bide.storage.directory import Directory, OpenParts, open_directory
+from bide.storage.directory import Directory, open_directory
 from bide.storage.disk import NEW_SUFFIX, Disk, OsDisk
 from bide.storage.environment import LmdbTables
 from bide.storage.log_files import START
+from bide.storage.open_parts import OpenParts
 from bide.storage.recovery import rebuild
 from bide.storage.store import Store
 from bide.storage.tables import Environment, MemoryTables

@@ -383,7 +383,7 @@ def test_a_failure_of_any_call_leaves_a_whole_store_and_nothing_else(
             left = [one for one in unfinished(directory.path) if one.startswith("checkpoint")]
             assert not left, where
         if store._broken is not None:  # its log could not be synced
-            assert call == "sync", where
+            assert call in {"sync", "open_to_read"}, where  # or nobody can say whether it was
             store.close()
             store = opened(directory)
         assert len(disk.descriptors) <= open_before, where
