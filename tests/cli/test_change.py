@@ -1,5 +1,8 @@
 """cancel and kick."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from bide.model.job import State
@@ -103,3 +106,14 @@ def test_a_key_that_can_be_none(run: Cli, store: Store) -> None:
 def test_more_ids_than_a_call_may_have(run: Cli, store: Store) -> None:
     store.remind.enqueue(1)
     assert "the limit is 10000" in run.error("cancel", *["7"] * 10_001, code=2)
+
+
+def test_what_is_kept_of_the_log_is_said_once_and_stays(run: Cli, store: Store) -> None:
+    store.remind.enqueue(1)
+    assert "0 segments of the log, 0 bytes, would be removed" in run("compact", "--dry-run").stdout
+    run("compact", "--keep-days", "3", "--keep-size", "1024")
+    run("compact", "--keep-size", "7")
+    state = json.loads(Path("jobs/state.json").read_bytes())
+    assert state["retention"] == {"size": 7 << 20, "age_ms": 3 * 86_400_000}
+    document = json.loads(run("compact", "--json").stdout)
+    assert document["index"] <= document["index_before"]

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from bide.backends.local import existing_directory
 from bide.cli import output
@@ -97,19 +98,51 @@ def restore(*, path: Path, file: str, as_json: bool) -> None:
 \b
 Examples:
   bide compact --url file:///var/lib/shop/jobs
+  bide compact --keep-days 3 --keep-size 1024 --dry-run
 """,
 )
+@click.option(
+    "--keep-days",
+    type=click.FloatRange(min=0, max=36_500),
+    metavar="DAYS",
+    help="From now on, keep the log's records of so many days.",
+)
+@click.option(
+    "--keep-size",
+    type=click.IntRange(min=0),
+    metavar="MIB",
+    help="From now on, keep so many MiB of the log.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @json_option
 @store_directory
-def compact(*, path: Path, as_json: bool) -> None:
+def compact(
+    *, path: Path, keep_days: float | None, keep_size: int | None, dry_run: bool, as_json: bool
+) -> None:
     """Make a checkpoint, remove the log before it, and pack the index.
 
     Workers do it by themselves, when it is worth it. Programs and workers go
-    on meanwhile.
+    on meanwhile. What recovery or a follower needs is never removed; more is kept
+    if --keep-days or --keep-size have said so, by this call or an earlier one.
     """
     from bide.backends.local import open_upkeep
 
     with open_upkeep(path, SystemClock()) as upkeep:
+        retention = upkeep.directory.read_state().retention
+        if keep_days is not None:
+            retention = replace(retention, age_ms=round(keep_days * 86_400_000))
+        if keep_size is not None:
+            retention = replace(retention, size=keep_size << 20)
+        if dry_run:
+            count, size = upkeep.trimmable(retention)
+            if as_json:
+                output.print_json({"segments": count, "log_trimmed": size})
+            else:
+                output.print_line(
+                    f"{path}: {count} segments of the log, {size} bytes, would be removed"
+                )
+            return
+        upkeep.keep(retention)
         kept = upkeep.run(compact=True)
     if as_json:
         output.print_json(

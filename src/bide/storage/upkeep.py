@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from bide.errors import StoreError, StoreFailed
 from bide.format.checkpoint import CheckpointHead
 from bide.format.row import encode_u64
-from bide.format.state import State
+from bide.format.state import Retention, State
 from bide.storage.checkpoint import (
     copy_image,
     list_checkpoints,
@@ -115,6 +115,24 @@ class Upkeep:
         with self._alone(wait=True):
             return self._round(compact=compact)
 
+    def keep(self, retention: Retention) -> None:
+        """Say what is kept of the log beyond what the store itself needs, from now on."""
+        with self._store.at_rest(), self.directory.locked():
+            state = self.directory.read_state()
+            self.directory.write_state_changed(replace(state, retention=retention))
+
+    def trimmable(self, retention: Retention | None = None) -> tuple[int, int]:
+        """How many segments, and bytes, of the log a round would remove now."""
+        with self._store.view() as view:
+            position = view.position()
+        state = self.directory.read_state()
+        log = self.directory.log(state.log)
+        bases = [base for base in log.files.bases() if base <= position.base]
+        if not bases:
+            return 0, 0
+        base = self._first_kept(log, position.base, position.end, retention or state.retention)
+        return sum(old < base for old in bases), base - bases[0]
+
     def join(self) -> None:
         """Wait for the round under way."""
         if self._thread is not None:
@@ -206,17 +224,18 @@ class Upkeep:
         """Remove the segments that nothing needs any more; returns their bytes."""
         state = self.directory.read_state()
         log = self.directory.log(state.log)
-        bases = log.files.bases()
-        base = first_kept(
-            bases,
-            needed=head.base,
-            end=head.end,
+        return log.trim(self._first_kept(log, head.base, head.end, state.retention))
+
+    def _first_kept(self, log: SegmentLog, needed: int, end: int, retention: Retention) -> int:
+        return first_kept(
+            log.files.bases(),
+            needed=needed,
+            end=end,
             followed=self.directory.followed(),
-            retention=state.retention,
+            retention=retention,
             now_ms=self._now_ms(),
             written_ms=log.files.first_written_ms,
         )
-        return log.trim(base)
 
     def _compact(self) -> int:
         """Have a new index take the place of the one in use; returns the size of its file."""
