@@ -192,7 +192,10 @@ class SegmentLog:
 
     def start_at(self, at: Position) -> Position:
         """Begin an empty log where another ended; returns where its first record will stand."""
-        return self._start_segment(at, at.end)
+        try:
+            return self._start_segment(at, at.end)
+        finally:
+            self.close()
 
     def trim(self, base: int) -> int:
         """Remove the segments before the one at *base*, the oldest first; returns their bytes."""
