@@ -92,7 +92,7 @@ class Checker:
             index_faults = self._read_index()
         if self.position is not None:
             job_count = sum(1 for table, _, _ in read_rows(self.rows) if table == "jobs")
-        record_count, log_faults = self._check_log()
+        record_count, log_faults = self._check_log(is_start_known=not faults)
         if self.position is not None:
             if not faults and not self.faults_in_use(log_faults):
                 index_faults += self._compare(self.position)
@@ -150,12 +150,18 @@ class Checker:
             self.position = START
         return []
 
-    def _check_log(self) -> tuple[int, list[Fault]]:
+    def _check_log(self, *, is_start_known: bool) -> tuple[int, list[Fault]]:
         end = None if self.position is None else self.position.end
         record_count = 0
         faults: list[Fault] = []
         files = self.directory.log_files(self.state.log)
-        self._log_end = min(files.bases(), default=0)
+        bases = files.bases()
+        self._log_end = min(bases, default=0)
+        needed = self.checkpoint.base if self.checkpoint else 0
+        begins_anew = self.checkpoint is not None and self.checkpoint.end in bases
+        if is_start_known and bases and bases[0] > needed and not begins_anew:
+            text = f"the log's bytes from {needed} to {bases[0]} are missing"
+            faults.append(Fault(kind="log", path=files.file(needed), offset=needed, text=text))
         for found in scan_log(files, end):
             if isinstance(found, Fault):
                 if len(faults) < FAULTS_MAX:

@@ -153,9 +153,9 @@ class _Repair:
                     losses.note_fault(found)
                 elif found.offset >= start.end:
                     self._apply(found, salvager, losses)
+            salvager.settle()
             lost = losses.tell()
             salvager.keep_ids_from(losses.next_id)
-            salvager.free_orphans(self._now_ms)
             salvager.finish(self._end)
         return tables, lost
 

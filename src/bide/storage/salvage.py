@@ -7,18 +7,19 @@ from collections.abc import Mapping, Sequence
 from bide.errors import CorruptIndex
 from bide.format.row import (
     decode_job,
+    decode_pair,
     decode_u64,
     encode_due_tail,
     encode_lease,
-    encode_owner,
     encode_pair,
     encode_queue,
     encode_u64,
 )
 from bide.model import facts as f
-from bide.model.job import Job, JobId, LeaseRow, Owner, OwnerId, Withdrawn
+from bide.model.job import Job, JobId, LeaseRow, OwnerId, Withdrawn
 from bide.storage.apply import Applier
 from bide.storage.index import META_NEXT_JOB, IndexView
+from bide.storage.log_files import Position
 from bide.storage.tables import Table, TableName, Transaction
 
 LEASES_PER_OWNER_MAX = 1 << 20
@@ -82,19 +83,85 @@ class Salvager(Applier):
                     if self._uproot(ended.id, ended.queue):
                         self._set_aside(ended.queue, ended.id, at_ms)
                         self._mark_failed(ended.id, at_ms)
+            case f.QueueRemoved():
+                pass  # it was empty, if nothing is missing; if something is, it is not
             case _:
                 super().apply(fact, rows)
 
-    def free_orphans(self, now_ms: int) -> None:
-        """Make the owners known whose leases are there: none of them lives, so all goes back."""
-        view = IndexView(self._txn, self._tables)
-        for job_id, owner in list(self._owner_of.items()):
-            if view.owner(owner) is None:
-                gone = Owner(
-                    id=owner, token=f"lost-{owner}", host="", pid=0, started_ms=now_ms, queues=()
-                )
-                self._txn.put(encode_u64(owner), encode_owner(gone), db=self._owners)
-                del self._owner_of[job_id]
+    def settle(self) -> None:
+        """Have each job in one place, by what its own row and its lease say; count anew.
+
+        What a damaged part held may have moved a job, or ended it, without
+        a trace; so the tables that follow from the jobs are made again.
+        """
+        for table in (self._due, self._failed, self._keys):
+            while (key := self._first(table)) is not None:
+                self._txn.delete(key, db=table)
+        for queue in IndexView(self._txn, self._tables).queues():
+            self._count(queue)
+        for counts in self._changed.values():
+            counts.waiting = counts.running = counts.failed = 0
+        leased = self._keep_leases()
+        cursor = self._txn.cursor(db=self._jobs)
+        damaged: list[bytes] = []
+        found = cursor.set_range(b"\0")
+        while found:
+            job_id = JobId(decode_u64(cursor.key()))
+            try:
+                self._place(decode_job(cursor.value(), job_id), is_leased=job_id in leased)
+            except CorruptIndex:
+                damaged.append(cursor.key())
+                self.missing[job_id] = "?"
+            found = cursor.next()
+        for key in damaged:
+            self._txn.delete(key, db=self._jobs)
+
+    def _first(self, table: Table) -> bytes | None:
+        cursor = self._txn.cursor(db=table)
+        return cursor.key() if cursor.set_range(b"\0") else None
+
+    def _keep_leases(self) -> set[int]:
+        """Drop the leases without an owner or a job; whose jobs are leased."""
+        leased: set[int] = set()
+        dropped: list[bytes] = []
+        cursor = self._txn.cursor(db=self._leases)
+        found = cursor.set_range(b"\0")
+        while found:
+            owner, job_id = decode_pair(cursor.key())
+            is_whole = (
+                self._txn.get(encode_u64(owner), db=self._owners) is not None
+                and self._txn.get(encode_u64(job_id), db=self._jobs) is not None
+                and job_id not in leased
+            )
+            if is_whole:
+                leased.add(job_id)
+            else:
+                dropped.append(cursor.key())
+            found = cursor.next()
+        for key in dropped:
+            self._txn.delete(key, db=self._leases)
+        return leased
+
+    def _place(self, job: Job, *, is_leased: bool) -> None:
+        queue, counts = encode_queue(job.queue), self._count(job.queue)
+        if is_leased:
+            counts.running += 1
+        elif job.failed_ms is not None:
+            self._txn.put(queue + encode_pair(job.failed_ms, job.id), b"", db=self._failed)
+            counts.failed += 1
+        else:
+            place = encode_due_tail(job.priority, job.due_ms, job.id)
+            self._txn.put(queue + place, b"", db=self._due)
+            counts.waiting += 1
+        if job.key is not None and job.failed_ms is None:  # of several, the last has taken it
+            self._hold_key(job.queue, job.key, job.id)
+
+    def finish(self, position: Position) -> None:
+        """As ever; what was put in all is what there is of it, since the rest cannot be known."""
+        for counts in self._changed.values():
+            there = counts.waiting + counts.running + counts.failed
+            counts.put_total = there + counts.succeeded_total + counts.cancelled_total
+        super().finish(position)
 
     def keep_ids_from(self, first: int) -> None:
         """Have no id below *first* given again."""
@@ -107,6 +174,7 @@ class Salvager(Applier):
         self._wait(job, row).put_total += 1
         if job.key is not None:
             self._hold_key(job.queue, job.key, job.id)
+        self.missing.pop(job.id, None)
         self.keep_ids_from(job.id + 1)
 
     def _reserve_one(self, owner: OwnerId, row: LeaseRow) -> None:

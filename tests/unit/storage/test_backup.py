@@ -152,7 +152,7 @@ def test_every_byte_that_is_cut_off_is_missed(tmp_path: Path, data: bytes) -> No
     sizes = {0, 1, 100, HEAD_SIZE - 1, HEAD_SIZE, HEAD_SIZE + 1, len(data) - 5, len(data) - 1}
     for size in sizes:
         refused(data[:size], tmp_path / "store", CorruptCheckpoint)
-        refused(data[:size], tmp_path / "new", CorruptCheckpoint)
+        refused(data[:size], tmp_path / f"new-{size}", CorruptCheckpoint)
     refused(data + b"x", tmp_path / "store", CorruptCheckpoint, "more follows")
 
 
