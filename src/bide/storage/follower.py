@@ -302,7 +302,7 @@ class Follower:
                 continue
             ahead = min([base for base in bases if base > own.base], default=goal.end)
             limit = min(ahead, goal.end) - own.end
-            data = files.part(own.base, own.end, min(limit, STEP_SIZE))
+            data = files.part(own.base, own.end, min(limit, max(STEP_SIZE, RECORD_HEAD_SIZE)))
             sizes = peek_sizes(data)
             if not sizes:
                 if len(data) < RECORD_HEAD_SIZE:
