@@ -25,7 +25,7 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import lmdb
@@ -90,7 +90,7 @@ class Directory:
 
     def followed(self) -> list[int]:
         """The log offset that each follower has reached, as far as it has said."""
-        if not self.followers.exists():
+        if not self._holds(self.followers):
             return []
         names = self.disk.names(self.followers)
         claims = [read_whole(self.disk, self.followers / name) for name in names]
@@ -135,17 +135,34 @@ class Directory:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Alone in making, opening, closing and switching, until the block ends."""
-        with mapped_errors(self.path), Flock(self.path / _LOCK) as lock:
+        with mapped_errors(self.path), self.flock(_LOCK) as lock:
             lock.take()
             yield
 
+    # What a store takes from its machine beside the disk: a simulated one has its own.
+
+    def boot_id(self) -> str:
+        """Names the time since the machine was started; "" where the system does not say."""
+        return boot_id()
+
+    def flock(self, name: str) -> Flock:
+        return Flock(self.path / name)
+
+    def open_tables(self, path: Path, *, read_only: bool = False) -> LmdbTables:
+        """The index in directory *path*, a new one if it is empty."""
+        return LmdbTables(path, read_only=read_only)
+
+    def load_tables(self, path: Path, image: Iterable[bytes]) -> LmdbTables:
+        """The index that a checkpoint's *image* holds, in directory *path*, which is empty."""
+        return LmdbTables.load(self.disk, path, image)
+
     def upkeep_lock(self) -> Flock:
         """The lock of whoever reads a snapshot, or puts another index in the place of one."""
-        return Flock(self.path / _UPKEEP)
+        return self.flock(_UPKEEP)
 
     def users(self) -> Flock:
         """The lock that says who has the store open."""
-        return Flock(self.path / _USERS)
+        return self.flock(_USERS)
 
     def open_parts(self) -> OpenParts:
         """The index, good for use, and the log; for as long as this process uses them.
@@ -172,7 +189,7 @@ class Directory:
             if is_alone:
                 self._tidy(state, environment)
                 users.take(shared=True)
-            self.write_state_changed(replace(state, boot=boot_id(), closed_at=None))
+            self.write_state_changed(replace(state, boot=self.boot_id(), closed_at=None))
             held.pop_all()
         return OpenParts(self, environment, self.log(state.log), users)
 
@@ -200,7 +217,7 @@ class Directory:
 
     @property
     def is_suspect(self) -> bool:
-        return (self.path / _SUSPECT).exists()
+        return self._holds(self.path / _SUSPECT)
 
     def mark_suspect(self) -> None:
         """Leave a note that a sync has failed, for whoever opens the store next."""
@@ -209,8 +226,8 @@ class Directory:
 
     def is_index_good(self, state: State) -> bool:
         """Whether it is there, and no page of it can have been lost with the machine."""
-        in_time = state.boot == boot_id() or state.closed_at is not None
-        return in_time and (self.index_path(state.index) / DATA_FILE).exists()
+        in_time = state.boot == self.boot_id() or state.closed_at is not None
+        return in_time and self._holds(self.index_path(state.index) / DATA_FILE)
 
     def recover(self, state: State) -> State:
         """Make the index anew, from the newest checkpoint and the log; alone.
@@ -226,7 +243,7 @@ class Directory:
         log = self.log(state.log)
         if self.is_suspect:
             log.rewrite()
-        new = replace(state, index=self.free_index(), boot=boot_id(), closed_at=None)
+        new = replace(state, index=self.free_index(), boot=self.boot_id(), closed_at=None)
         tables, start = self.load_index(new)
         try:
             end = rebuild(log, tables, start=start)
@@ -244,9 +261,9 @@ class Directory:
         self.disk.make_directory(path)
         checkpoint = newest_checkpoint(self.disk, self.log_path(state.log))
         if checkpoint is None:
-            return LmdbTables(path), START
+            return self.open_tables(path), START
         try:
-            return LmdbTables.load(self.disk, path, checkpoint.image()), checkpoint.position
+            return self.load_tables(path, checkpoint.image()), checkpoint.position
         finally:
             checkpoint.close()
 
@@ -257,6 +274,13 @@ class Directory:
     def free_log(self) -> int:
         """A number that names no log yet."""
         return 1 + max((_number(n, _LOG) for n in self.disk.names(self.path)), default=0)
+
+    def _holds(self, path: Path) -> bool:
+        """Whether there is something at *path*."""
+        try:
+            return path.name in self.disk.names(path.parent)
+        except FileNotFoundError:
+            return False
 
     def _ready_index(self, state: State, *, is_alone: bool) -> tuple[State, LmdbTables]:
         if self.is_index_good(state) and not self.is_suspect:
@@ -279,7 +303,7 @@ class Directory:
     def _follow(self, state: State, *, read_only: bool = False) -> tuple[State, LmdbTables]:
         """The index in force: who moved it may have died before the state said so."""
         while True:
-            environment = LmdbTables(self.index_path(state.index), read_only=read_only)
+            environment = self.open_tables(self.index_path(state.index), read_only=read_only)
             with environment.begin(write=False) as txn:
                 moved = IndexView(txn, environment.tables).moved()
             if moved is None:
