@@ -60,6 +60,7 @@ from bide.storage.log import SegmentLog
 from bide.storage.log_files import START, LogFiles, Position
 from bide.storage.recovery import rebuild
 from bide.storage.store import Parts
+from bide.storage.tables import Environment
 
 _LOCK, _USERS, _UPKEEP = "lock", "users", "upkeep"
 _SUSPECT, _OWNERS, _FOLLOWERS = "suspect", "owners", "followers"
@@ -360,7 +361,7 @@ class OpenParts(Parts):
         directory.write_state(replace(directory.read_state(), closed_at=end))
 
 
-def position_of(environment: LmdbTables) -> Position:
+def position_of(environment: Environment) -> Position:
     """The end of the log that an index reflects."""
     with environment.begin(write=False) as txn:
         return IndexView(txn, environment.tables).position()

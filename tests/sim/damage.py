@@ -1,0 +1,2 @@
+def spoil(world, random):
+    pass
