@@ -5,7 +5,7 @@ a,b,n=map(int,sys.argv[1:4])
 tot=collections.Counter()
 t=time.monotonic()
 for seed in range(a,b):
-    w=World()
+    w=World(print if b-a==1 else lambda t:None)
     sc=make_script(seed,n)
     try: w.run(sc)
     except BaseException as e:

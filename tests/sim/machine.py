@@ -199,6 +199,15 @@ class SimDirectory(Directory):
         tables.index.tables = loaded
         return tables
 
+    def mark_suspect(self) -> None:
+        # From the sync that failed to this note, others may be told that theirs did not: if this
+        # process dies just here, or the disk takes no note either, nobody knows.
+        self.disk.is_spared = True
+        try:
+            super().mark_suspect()
+        finally:
+            self.disk.is_spared = False
+
     def recover(self, state: State) -> State:
         new = super().recover(state)
         if self._on_recovered is not None:

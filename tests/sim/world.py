@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -48,7 +48,8 @@ class Ended:
 class World:
     """Everything, at one moment of a run."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str], None] = lambda text: None) -> None:
+        self.tell = tell
         self.machine = Machine()
         self.machine.make_store()
         self.oracle = Oracle()
@@ -84,6 +85,7 @@ class World:
         random = Random(step.seed)
         self.happened[step.kind] += 1
         process = self.process(step.process)
+        self.tell(str(step))
         self._running.append((step, process))
         process.disk.arm(step.fault, random)
         try:
@@ -100,9 +102,12 @@ class World:
             self.refused(step.process, error, random)
         finally:
             self._running.pop()
-            if process.disk.faults:
-                self.happened[process.disk.faults[0].split(" disk call")[0]] += 1
+            for fault in process.disk.faults:
+                self.tell(f"      {fault}")
+                self.happened[fault.split(" disk call")[0]] += 1
             process.disk.arm(None, random)
+        if not self._running:
+            self.check_end()
 
     def on_call(self, number: int) -> None:
         """A process is about to call the disk: another one may be quicker."""
@@ -135,6 +140,7 @@ class World:
 
     def bury(self, number: int) -> None:
         """A process is dead, in whatever it did."""
+        self.tell(f"      process {number} has ended")
         process = self.processes[number]
         self.processes[number] = None
         if process is not None:
@@ -148,6 +154,7 @@ class World:
         process = self.processes[number]
         assert process is not None
         self.happened[type(error).__name__] += 1
+        self.tell(f"      {type(error).__name__}: {error}")
         reasons = [*process.disk.faults]
         if self.machine.disk.is_full:
             reasons.append("disk full")
@@ -172,11 +179,15 @@ class World:
         process = self.processes[number]
         if process is not None and not is_killed:
             try:
-                process.store.close()
-                self.oracle.persisted(process.store.end)
+                self.close(process)
             except StoreError:
-                assert process.disk.faults or self._is_suspect
+                assert process.disk.faults or self._is_suspect or process.store._broken
         self.bury(number)
+
+    def close(self, process: Process) -> None:
+        process.store.close()
+        if process.store._broken is None:
+            self.oracle.persisted(process.store.end)
 
     def power_off(self) -> None:
         for process in self.processes:
@@ -185,6 +196,7 @@ class World:
 
     def crash(self, random: Random) -> None:
         """The machine goes down, and comes up again."""
+        self.tell("      the power is cut")
         self.power_off()
         for number in range(PROCESS_COUNT):
             self.bury(number)
@@ -222,6 +234,7 @@ class World:
                 f"the log ends at {position.end}; it must hold all up to {floor}"
                 f" (durable {oracle.durable_end}, acknowledged {oracle.end}): {reasons}"
             )
+        self.tell(f"      recovered up to {position.end}, of {oracle.durable_end} {oracle.end}")
         self.happened["recovered"] += 1
         self.happened["something lost that was not durable"] += position.end < oracle.end
         self.happened["unanswered, and there"] += position.end > oracle.end
@@ -230,16 +243,27 @@ class World:
         self.check_law(environment, position)
 
     def check(self) -> None:
-        """Look at everything, through a process that has the store open."""
-        for process in self.processes:
-            if process is not None and process.is_open:
-                with process.store.view():
-                    parts = process.store._parts
-                assert parts is not None
-                found = differences(self.oracle.model, parts.environment)
-                assert not found, found
-                self.check_law(parts.environment, position_of(parts.environment))
-                return
+        """Look at everything."""
+        environment = self.index()
+        if environment is not None:
+            found = differences(self.oracle.model, environment)
+            assert not found, found
+            self.check_law(environment, position_of(environment))
+
+    def check_end(self) -> None:
+        """Nothing was carried out but what was answered."""
+        environment = self.index()
+        if environment is not None:
+            end = position_of(environment).end
+            assert end == self.oracle.end, f"the index ends at {end}, not at {self.oracle.end}"
+
+    def index(self) -> Environment | None:
+        """The index in force; None from a power cut until one is."""
+        directory = SimDirectory(self.machine, self.observer)
+        state = directory.read_state()
+        if self._is_unsettled or not directory.is_index_good(state):
+            return None
+        return directory._follow(state)[1]
 
     def check_law(self, environment: Environment, position: Position) -> None:
         """What a checkpoint and the log behind it make is the index."""
@@ -280,6 +304,7 @@ class World:
         assert process.store._parts is not None
         position = position_of(process.store._parts.environment)
         expected = self.oracle.committed(commands, self.now_ms, position.end)
+        self.tell(f"      {[type(one).__name__ for one in commands]} {position}, {sync}")
         found = [plain_answer(answer) for answer in answers]
         assert found == expected, f"{commands}: answered {found}, not {expected}"
         if sync == "always":
@@ -289,6 +314,7 @@ class World:
     def persist(self, process: Process, end: int) -> None:
         process.store.persist(end, "always")
         self.oracle.persisted(end)
+        self.tell(f"      synced up to {end}")
 
     def _do_put(self, process: Process, random: Random) -> None:
         name = f"{self.oracle.moment_count}.{random.getrandbits(32):x}"
@@ -370,8 +396,7 @@ class World:
         raise Killed
 
     def _do_stop(self, process: Process, random: Random) -> None:
-        process.store.close()
-        self.oracle.persisted(process.store.end)
+        self.close(process)
         self.bury(self.processes.index(process))
 
     def _do_stop_all(self, process: Process, random: Random) -> None:

@@ -113,6 +113,7 @@ class Directory:
             self.log_path(number),
             store_id=self.store_id,
             segment_size=self.identity.segment_size,
+            suspect=self.path / _SUSPECT,
         )
 
     def log_files(self, number: int) -> LogFiles:

@@ -110,14 +110,17 @@ def write_whole(disk: Disk, path: Path, data: bytes) -> None:
 
 def read_whole(disk: Disk, path: Path) -> bytes | None:
     """All of a file; None if there is none."""
-    try:
-        fd = disk.open_to_read(path)
-    except FileNotFoundError:
-        return None
-    try:
-        return disk.read(fd, disk.size(fd), 0)
-    finally:
-        disk.close(fd)
+    while True:
+        try:
+            fd = disk.open_to_read(path)
+        except FileNotFoundError:
+            return None
+        try:
+            return disk.read(fd, disk.size(fd), 0)
+        except FileNotFoundError:
+            continue  # another one has taken its place meanwhile
+        finally:
+            disk.close(fd)
 
 
 class OsDisk:

@@ -11,6 +11,7 @@ number may sync, each what it wrote itself.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
 from collections.abc import Iterator
@@ -48,12 +49,25 @@ class Log(Protocol):
 
 
 class SegmentLog:
-    """A log in the segment files of directory *path*."""
+    """A log in the segment files of directory *path*.
 
-    def __init__(self, disk: Disk, path: Path, *, store_id: bytes, segment_size: int) -> None:
+    Args:
+        suspect: A file that is there once anyone's sync of this log has failed.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: Path,
+        *,
+        store_id: bytes,
+        segment_size: int,
+        suspect: Path | None = None,
+    ) -> None:
         self.files = LogFiles(disk, path, store_id)
         self._disk = disk
         self._path = path
+        self._suspect = suspect
         self._segment_size = segment_size
         self._base = -1
         self._fd = -1
@@ -140,6 +154,7 @@ class SegmentLog:
                 self._disk.close(fd)
         except OSError as error:
             raise _sync_error(path, error) from error
+        self._refuse_suspect()
 
     def cut(self, at: Position) -> None:
         """Drop what stands behind *at*, for good. Only while no other process appends."""
@@ -194,12 +209,16 @@ class SegmentLog:
         with self._sync_lock:
             fd, self._fd, self._base = self._fd, -1, -1
             if fd >= 0:
-                self._disk.close(fd)
+                # What fails here was never promised: a sync says what is on the disk.
+                with contextlib.suppress(OSError):
+                    self._disk.close(fd)
 
     def _use(self, base: int) -> None:
         """Have the segment at *base* open; another process may have started it."""
         if base != self._base:
-            self._replace(self._disk.open(self._path / segment_name(base), create=False), base)
+            fd = self._disk.open(self._path / segment_name(base), create=False)
+            self._replace(fd, base)
+            self._refuse_suspect()
 
     def _start_segment(self, at: Position, base: int) -> Position:
         if self._fd >= 0:
@@ -223,7 +242,28 @@ class SegmentLog:
             self._disk.sync(self._fd)
         except OSError as error:
             raise _sync_error(self._file, error) from error
+        self._refuse_suspect()
         self._synced = max(self._synced, end)
+
+    def _refuse_suspect(self) -> None:
+        """See that no sync has failed.
+
+        The kernel tells of a failure those who have the file open by then.
+        Who opens it later syncs with success what is lost.
+        """
+        if self._suspect is None:
+            return
+        try:
+            self._disk.close(self._disk.open_to_read(self._suspect))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise store_error(error, self._suspect) from error
+        raise StoreFailed(
+            f"{self._path}: a sync by another process failed; the last puts may be lost with the "
+            "machine's power: check the disk, stop all that use the store, then open it again",
+            path=str(self._path),
+        )
 
     def _make_room(self, start: int, size: int) -> None:
         """Have zeros from *start* on, and space for *size* bytes.

@@ -22,7 +22,7 @@ from bide.format.segment import (
     segment_base,
     segment_name,
 )
-from bide.storage.disk import Disk
+from bide.storage.disk import Disk, store_error
 
 LEFT_SIZE = 4
 """A record starts with its magic, so these bytes tell whether one was left."""
@@ -157,13 +157,15 @@ class LogFiles:
     def _open(self, base: int, end: int) -> memoryview:
         try:
             data = self.segment(base)
-        except OSError as error:
+        except FileNotFoundError as error:
             path = self.file(base)
             raise CorruptRecord(
                 f"{path}: {error.strerror}; the records from here on are missing",
                 path=path,
                 offset=base,
             ) from error
+        except OSError as error:  # it may well be whole: nothing to repair
+            raise store_error(error, self.path / segment_name(base)) from error
         if len(data) < end - base:
             path = self.file(base)
             raise CorruptRecord(
