@@ -60,6 +60,7 @@ class World:
         self.ended: list[Lease] = []
         self.happened: Counter[str] = Counter()
         self.observer = ProcessDisk(self.machine.disk)
+        self._is_off = False
         self._is_unsettled = False  # the power was cut, and nobody has opened the store since
         self._floor: int | None = None  # up to where a damaged log must be there still
         self._running: list[tuple[Step, Process]] = []
@@ -90,14 +91,15 @@ class World:
         process.disk.arm(step.fault, random)
         try:
             getattr(self, f"_do_{step.kind}")(process, random)
-        except Killed:
-            self.happened["killed in a call"] += 1
-            self.bury(step.process)
-        except PowerCut:
-            if len(self._running) > 1:
-                raise  # it ends the step around this one, too
-            self.happened["power cut in a call"] += 1
-            self.crash(random)
+        except (Killed, PowerCut):
+            if not self._is_off:
+                self.happened["killed in a call"] += 1
+                self.bury(step.process)
+            elif len(self._running) > 1:
+                raise PowerCut from None  # it ends the step around this one, too
+            else:
+                self.happened["power cut in a call"] += 1
+                self.crash(random)
         except StoreError as error:
             self.refused(step.process, error, random)
         finally:
@@ -114,7 +116,8 @@ class World:
         step, _ = self._running[-1]
         if step.meanwhile is None or step.meanwhile_at != number or len(self._running) > 1:
             return
-        if self.machine.transactions or self.machine.is_held_alone(PATH / "lock"):
+        locks = (PATH / "lock", PATH / "users")
+        if self.machine.transactions or any(map(self.machine.is_held_alone, locks)):
             return  # who holds these keeps all others waiting
         self.happened["at the same time"] += 1
         self.step(step.meanwhile)
@@ -178,10 +181,11 @@ class World:
     def end_process(self, number: int, *, is_killed: bool) -> None:
         process = self.processes[number]
         if process is not None and not is_killed:
+            process.disk.arm(None, Random(0))
             try:
                 self.close(process)
             except StoreError:
-                assert process.disk.faults or self._is_suspect or process.store._broken
+                assert self._is_suspect or process.store._broken is not None
         self.bury(number)
 
     def close(self, process: Process) -> None:
@@ -190,6 +194,7 @@ class World:
             self.oracle.persisted(process.store.end)
 
     def power_off(self) -> None:
+        self._is_off = True
         for process in self.processes:
             if process is not None:
                 process.disk.die()
@@ -207,6 +212,7 @@ class World:
             owner: board for owner, board in self.boards.items() if random.random() < 0.5
         }
         self.ended.clear()
+        self._is_off = False
         self._is_unsettled = True
 
     # ------------------------------------------------------------ what must be true
@@ -409,6 +415,7 @@ class World:
         process.upkeep.run(self.now_ms, compact=random.random() < 0.3)
 
     def _do_power(self, process: Process, random: Random) -> None:
+        self.power_off()
         raise PowerCut
 
     def _do_damage(self, process: Process, random: Random) -> None:

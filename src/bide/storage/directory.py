@@ -357,9 +357,16 @@ class OpenParts(Parts):
 
     def _close_whole(self) -> None:
         directory = self._directory
+        state = directory.read_state()
+        position = position_of(self._tables)
+        if position != START:
+            try:  # processes that were killed may have left records of theirs unsynced
+                directory.log(state.log).sync_segment(position.base)
+            except StoreFailed:
+                self.distrust()
+                raise
         self._tables.sync()
-        end = position_of(self._tables).end
-        directory.write_state(replace(directory.read_state(), closed_at=end))
+        directory.write_state(replace(state, closed_at=position.end))
 
 
 def position_of(environment: Environment) -> Position:
