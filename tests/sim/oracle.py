@@ -175,8 +175,7 @@ class Oracle:
         """A log offset up to which all must survive."""
         self.moment_count = 0
         """Commits in all that were carried out."""
-        self._base = Model()
-        self._base_end = 0
+        self._known: list[tuple[int, Model]] = [(0, Model())]  # what recoveries have found
         self._commits: list[Commit] = []
         self._doubts: list[Commit] = []
 
@@ -200,7 +199,7 @@ class Oracle:
         """What a log that ends at *end* may hold, if it holds at least what *floor* says."""
         found = []
         if end >= floor:
-            if end in {self._base_end, *(commit.end for commit in self._commits)}:
+            if end in {0, *(commit.end for commit in self._commits)}:
                 found.append(self._at(end))
             for doubt in self._doubts:
                 if floor <= doubt.end < end:
@@ -212,15 +211,19 @@ class Oracle:
 
     def recovered(self, model: Model, end: int) -> None:
         """This is what the store holds now, and it is durable."""
-        self.model, self._base = model, deepcopy(model)
-        self.end = self.durable_end = self._base_end = end
-        self._commits.clear()
+        self.model = model
+        self.end = self.durable_end = end
+        self._known = [known for known in self._known if known[0] < end]
+        self._known.append((end, deepcopy(model)))
+        self._commits = [commit for commit in self._commits if commit.end < end]
+        self._commits.append(Commit(end, (), 0))
         self._doubts.clear()
 
     def _at(self, end: int) -> Model:
-        model = deepcopy(self._base)
+        known_end, model = [known for known in self._known if known[0] <= end][-1]
+        model = deepcopy(model)
         for commit in self._commits:
-            if commit.end <= end:
+            if known_end < commit.end <= end:
                 for command in commit.commands:
                     model.do(command, commit.now_ms)
         return model

@@ -90,7 +90,10 @@ class World:
         self._running.append((step, process))
         process.disk.arm(step.fault, random)
         try:
-            getattr(self, f"_do_{step.kind}")(process, random)
+            try:
+                getattr(self, f"_do_{step.kind}")(process, random)
+            except StoreError as error:
+                self.refused(step.process, error, random)
         except (Killed, PowerCut):
             if not self._is_off:
                 self.happened["killed in a call"] += 1
@@ -100,8 +103,6 @@ class World:
             else:
                 self.happened["power cut in a call"] += 1
                 self.crash(random)
-        except StoreError as error:
-            self.refused(step.process, error, random)
         finally:
             self._running.pop()
             for fault in process.disk.faults:
@@ -285,11 +286,18 @@ class World:
         assert dump(tables) == dump(environment), "the log does not make the index"
         assert not self.observer.open_count, "a file was left open"
 
-    def settle(self) -> None:
-        """Have somebody open the store, and nothing go wrong meanwhile."""
-        process = self.process(0)
-        with process.store.view():
-            pass
+    def settle(self, floor: int | None = None) -> None:
+        """Have somebody open the store, and nothing go wrong meanwhile.
+
+        Args:
+            floor: Up to where the log may have lost what was durable.
+        """
+        self._floor = floor
+        try:
+            with self.process(0).store.view():
+                pass
+        finally:
+            self._floor = None
 
     @property
     def _is_suspect(self) -> bool:
@@ -420,6 +428,7 @@ class World:
 
     def _do_damage(self, process: Process, random: Random) -> None:
         """The power is cut, and something that was on the disk is not what it was."""
+        self.machine.disk.is_full = False
         self.crash(random)
         spoil(self, random)
 

@@ -127,10 +127,11 @@ class LogFiles:
             is_last: What stands behind the last whole record may be a torn tail.
         """
         try:
-            head = self._read_head(data, base, is_last=is_last)
+            at_start = start <= base + HEAD_SIZE
+            # Behind the first record, a checkpoint has had the head on the disk.
+            head = self._read_head(data, base, is_last=is_last and at_start)
             if head is None:
                 return
-            at_start = start <= base + HEAD_SIZE
             if head.store_id != self.store_id or (at_start and head.chain != chain):
                 raise CorruptRecord(f"segment at {base}: it is not this log's", offset=base)
             offset = base + HEAD_SIZE if at_start else start
