@@ -126,11 +126,13 @@ def _spoil_segment(site: Site, log: Log, base: int, random: Random) -> None:
 
 def _must_tell(log: Log, base: int, first: int, last: int) -> bool:
     """Whether something says that what was at offset *first* had been on the disk."""
-    if base != log.bases[-1] or (first < base + HEAD_SIZE and log.start.base == base):
+    if base != log.bases[-1]:
         return True
-    begin = _whole_until(log, base, first)
     whole = [record for record in log.records if record.offset > last]
     whole += [record for record, _ in log.behind if record.offset > last]
+    if first < base + HEAD_SIZE:  # on the disk before the first record, and before a checkpoint
+        return bool(whole) or base < log.start.end
+    begin = _whole_until(log, base, first)
     return any(record.synced > begin for record in whole)
 
 
