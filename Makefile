@@ -8,7 +8,7 @@ PIP_FLAGS := --quiet --quiet --no-cache-dir --disable-pip-version-check --no-inp
 # Empty: what pyproject.toml says.
 TESTS ?=
 
-.PHONY: help demo test check crash bench soak format lock clean
+.PHONY: help demo test check sim crash bench soak format lock clean
 
 help:  ## Show this list
 	@echo "make TARGET, where TARGET is one of:"
@@ -32,6 +32,9 @@ check: $(READY)  ## Look at format, style, types and imports
 	@$(BIN)/mypy
 	@echo "== import-linter"
 	@$(BIN)/lint-imports --no-logo
+
+sim: $(READY)  ## Simulate worlds with faults for a minute (SEED=n STEPS=m replays one)
+	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
 
 crash: $(READY)  ## Kill processes at every call that changes the disk, and at random moments
 	@$(BIN)/python -m pytest -q tests/crash tests/unit/storage --all-points

@@ -200,8 +200,8 @@ class LogFiles:
         try:
             return decode_segment_head(data, base=base)
         except CorruptRecord:
-            if is_last and synced_behind(data, 0, base) <= base:
-                return None  # its maker died, or the power went, before it was used
+            if is_last and synced_behind(data, 0, base) < 0:
+                return None  # its maker died, or the power went, before a record was written
             raise
 
 

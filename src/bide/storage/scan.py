@@ -122,7 +122,8 @@ class _Segment:
                 yield self._fault(self._base, "it does not follow the segment before")
             self.chain = head.chain
         except BideError as error:
-            if not (self._is_last and self._is_tail(0)):
+            is_unused = self._is_last and synced_behind(self._data, 0, self._base) < 0
+            if not (is_unused and self._until is None):
                 yield self._fault(self._base, str(error))
             self.chain = None
 
