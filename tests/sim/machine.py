@@ -184,6 +184,7 @@ class SimDirectory(Directory):
         super().__init__(PATH, identity, disk)
         self._machine = machine
         self._on_recovered = on_recovered
+        self._recovered = 0
 
     def boot_id(self) -> str:
         return str(self._machine.boot)
@@ -211,8 +212,12 @@ class SimDirectory(Directory):
 
     def recover(self, state: State) -> State:
         new = super().recover(state)
-        if self._on_recovered is not None:
-            path = self.index_path(new.index)
-            tables = SimTables(self._machine, self.disk, path)
-            self._on_recovered(tables, position_of(tables))
+        self._recovered = new.index
         return new
+
+    def write_state(self, state: State) -> None:
+        super().write_state(state)
+        if self._on_recovered is not None and state.index == self._recovered:
+            self._recovered = 0  # from now on it is in force
+            tables = SimTables(self._machine, self.disk, self.index_path(state.index))
+            self._on_recovered(tables, position_of(tables))

@@ -166,6 +166,8 @@ class World:
         if not reasons or not isinstance(error, StoreFull | StoreFailed | StoreClosed):
             raise error
         if isinstance(error, StoreFull):
+            if process.store.is_closed:  # closing it was what failed
+                self.bury(number)
             return
         if process.is_open and random.random() < 0.5:
             return  # it goes on, as far as it can

@@ -31,7 +31,7 @@ from tests.unit.storage.histories import (
     waiting_args,
 )
 from tests.unit.storage.opened import environment_of, made, opened, unfinished, upkeep_of
-from tests.unit.storage.test_backup import killed_at
+from tests.unit.storage.test_restoring import killed_at
 
 NOW_MS = 1_000
 

@@ -94,8 +94,15 @@ def test_a_flipped_bit_of_what_was_never_synced_ends_the_log(tmp_path: Path) -> 
 
 def test_a_lost_head_of_the_last_segment_ends_the_log_if_it_was_never_used(tmp_path: Path) -> None:
     written = Written(tmp_path, 0, count=1)
-    written.damage(0, HEAD_SIZE)
+    written.damage(0, written.ends[-1].end)
     assert written.read() == []
+
+
+def test_a_lost_head_before_a_whole_record_is_damage(tmp_path: Path) -> None:
+    written = Written(tmp_path, 0, count=1)  # the head was on the disk before there was a record
+    written.damage(0, HEAD_SIZE)
+    with pytest.raises(CorruptRecord):
+        written.read()
 
 
 def test_a_lost_head_of_a_segment_that_was_synced_is_damage(tmp_path: Path) -> None:

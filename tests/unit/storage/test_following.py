@@ -37,7 +37,7 @@ from tests.unit.storage.histories import (
     waiting_args,
 )
 from tests.unit.storage.opened import made, opened, upkeep_of
-from tests.unit.storage.test_backup import backup_of, killed_at, restored
+from tests.unit.storage.test_restoring import backup_of, killed_at, restored
 
 
 @pytest.fixture
