@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-import threading
 from collections.abc import Iterator
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import click
@@ -83,7 +83,8 @@ def follow(*, source: str, target: str, once: bool, as_json: bool) -> None:
                 return
             if not lag.size:
                 stop.wait(POLL_S)
-        tell(follower.step(clock.now_ms()))
+        with contextlib.suppress(StoreError):  # it was told; a leader that is gone holds nobody up
+            tell(follower.step(clock.now_ms()))
 
 
 @click.command(
@@ -112,10 +113,28 @@ def promote(*, target: str, as_json: bool) -> None:
         output.print_line(f"{directory.path}: leads now; start workers there")
 
 
+class _Stop:
+    """As an event, whose lock a signal handler would wait for in the thread that holds it."""
+
+    def __init__(self) -> None:
+        self._set: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        self._set.put(None)
+
+    def is_set(self) -> bool:
+        return not self._set.empty()
+
+    def wait(self, timeout_s: float) -> None:
+        with contextlib.suppress(Empty):
+            self._set.get(timeout=timeout_s)
+            self._set.put(None)
+
+
 @contextlib.contextmanager
-def _stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that INT and TERM set."""
-    stop = threading.Event()
+def _stopped_by_signals() -> Iterator[_Stop]:
+    """What INT and TERM set."""
+    stop = _Stop()
     old = {
         number: signal.signal(number, lambda *_: stop.set())
         for number in (signal.SIGINT, signal.SIGTERM)

@@ -19,6 +19,7 @@ from bide.cli.options import json_option, store_directory
 from bide.cli.phrases import printable
 from bide.cli.progress import byte_bar
 from bide.clock import SystemClock
+from bide.storage.disk import FILE_MODE, OsDisk
 
 _STREAM = "-"
 
@@ -233,14 +234,20 @@ def _written(name: str) -> Iterator[BinaryIO]:
         return
     new = Path(f"{name}.new")
     try:
-        with new.open("wb") as file:
+        with open(new, "wb", opener=_for_this_user) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         new.replace(name)
+        OsDisk().sync_directory(new.parent)
     except BaseException:
         new.unlink(missing_ok=True)
         raise
+
+
+def _for_this_user(path: str, flags: int) -> int:
+    """Open a file that holds what jobs carry: nobody else may read the store either."""
+    return os.open(path, flags, FILE_MODE)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ the old store or the new one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -45,7 +45,8 @@ def backup(upkeep: Upkeep, write: Callable[[bytes], object], progress: Progress)
     """
     upkeep.run()
     directory = upkeep.directory
-    with mapped_errors(directory.path):
+    with mapped_errors(directory.path), directory.upkeep_lock() as lock:
+        lock.take()  # another process's next checkpoint would remove this one before it is open
         path = directory.log_path(directory.read_state().log)
         checkpoint = newest_checkpoint(directory.disk, path)
     if checkpoint is None:
@@ -53,13 +54,28 @@ def backup(upkeep: Upkeep, write: Callable[[bytes], object], progress: Progress)
             f"{directory.path}: no job was ever put here: there is nothing to back up",
             path=str(directory.path),
         )
-    with contextlib.closing(checkpoint):
-        done = 0
-        for part in checkpoint.data():
-            write(part)
+    done = 0
+    with contextlib.closing(_parts(checkpoint)) as parts:
+        for part in parts:
+            write(part)  # what this raises is not the store's
             done += len(part)
             progress(done, checkpoint.head.file_size)
-        return checkpoint.head
+    return checkpoint.head
+
+
+def _parts(checkpoint: Checkpoint) -> Generator[bytes, None, None]:
+    """A checkpoint's file, which is closed behind it."""
+    path, parts = checkpoint.path, checkpoint.data()
+    try:
+        while True:
+            with mapped_errors(path):
+                part = next(parts, b"")
+            if not part:
+                return
+            yield part
+    finally:
+        with mapped_errors(path):
+            checkpoint.close()
 
 
 def restore(
@@ -158,12 +174,37 @@ def _swap(directory: Directory, received: Path, head: CheckpointHead, *, is_new:
     old = State(index=0, log=0, boot="") if is_new else directory.read_state()
     new = replace(
         old,
-        index=directory.free_index(),
-        log=directory.free_log(),
+        index=free_number(directory.free_index(), old.index),
+        log=free_number(directory.free_log(), old.log),
         boot=directory.boot_id(),
         closed_at=None,
         leader=None,
     )
+    with contextlib.ExitStack() as refused:
+        for part in (directory.index_path(new.index), directory.log_path(new.log)):
+            refused.callback(disk.remove, part)
+        _make_parts(directory, received, head, new)
+        with directory.alone():
+            refused.pop_all()  # from here on the new ones may be in force
+            directory.write_state(new)
+            if is_new:  # the last, since it makes a store of the directory
+                write_whole(disk, directory.path / FILE_NAME, encode_identity(directory.identity))
+    for path in (directory.index_path(old.index), directory.log_path(old.log)):
+        disk.remove(path)
+
+
+def free_number(free: int, old: int) -> int:
+    """For an index or a log, *free* or a later number: never 1, nor that of the *old* one.
+
+    A store that is made takes its parts numbered 1 as they are. Whoever
+    fills a directory that is no store yet, and may die of it, leaves none.
+    The old one may have been lost, so that its number seems free.
+    """
+    return max(2, free, old + 1)
+
+
+def _make_parts(directory: Directory, received: Path, head: CheckpointHead, new: State) -> None:
+    disk = directory.disk
     with contextlib.closing(Checkpoint(disk, received / checkpoint_name(head.end))) as checkpoint:
         log = directory.log_path(new.log)
         disk.make_directory(log)
@@ -173,9 +214,3 @@ def _swap(directory: Directory, received: Path, head: CheckpointHead, *, is_new:
     tables, _ = directory.load_index(new)  # looks at every byte
     tables.close()
     disk.make_directory(directory.owners)
-    with directory.alone():
-        directory.write_state(new)
-        if is_new:  # the last, since it makes a store of the directory
-            write_whole(disk, directory.path / FILE_NAME, encode_identity(directory.identity))
-    for path in (directory.index_path(old.index), directory.log_path(old.log)):
-        disk.remove(path)

@@ -33,10 +33,11 @@ from bide.format.record import HEAD_SIZE as RECORD_HEAD_SIZE
 from bide.format.record import peek_chain, peek_size, peek_sizes, peek_written_ms
 from bide.format.segment import HEAD_SIZE, decode_segment_head, segment_name
 from bide.format.state import State
+from bide.storage.backup import free_number
 from bide.storage.checkpoint import newest_checkpoint
 from bide.storage.directory import Directory, open_directory, read_identity, refuse_foreign
-from bide.storage.disk import DIRECTORY_MODE, Disk, OsDisk, mapped_errors, write_whole
-from bide.storage.environment import index_error
+from bide.storage.disk import DIRECTORY_MODE, NEW_SUFFIX, Disk, OsDisk, mapped_errors, write_whole
+from bide.storage.environment import DATA_FILE, index_error
 from bide.storage.index import IndexView
 from bide.storage.log_end import checkpoint_position
 from bide.storage.log_files import START, Position
@@ -67,7 +68,10 @@ class Leader:
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
+        self.log = 0
+        """The log that the last position stands in."""
         self._parts: Parts | None = None
+        self._opened: tuple[int, ...] = ()
 
     def position(self) -> Position:
         """The end of its log.
@@ -76,7 +80,11 @@ class Leader:
             RecoveryNeeded: It went down with its machine, and is not up again.
         """
         while True:
+            # A restore or a repair puts other parts in place, and leaves no word in the old ones.
+            if self._parts is not None and self._opened != self._identify():
+                self.close()
             if self._parts is None:
+                self._opened = self._identify()
                 self._parts = self.directory.open_to_read()
             environment = self._parts.environment
             try:
@@ -88,9 +96,12 @@ class Leader:
                 raise index_error(error, self.directory.path) from error
             self.close()
 
-    @property
-    def log(self) -> int:
-        return self.directory.read_state().log
+    def _identify(self) -> tuple[int, ...]:
+        """Tells the parts in force from any others."""
+        state = self.directory.read_state()
+        self.log = state.log
+        status = (self.directory.index_path(state.index) / DATA_FILE).stat()
+        return state.index, state.log, status.st_dev, status.st_ino
 
     def close(self) -> None:
         parts, self._parts = self._parts, None
@@ -108,7 +119,10 @@ class Follower:
 
     def __init__(self, source: Path, path: Path, *, disk: Disk | None = None) -> None:
         self._disk = disk or OsDisk()
-        identity = read_identity(self._disk, source)
+        if source.resolve() == path.resolve():
+            raise NotAStore(f"{path}: a store cannot follow itself", path=str(path))
+        with mapped_errors(source):
+            identity = read_identity(self._disk, source)
         if identity is None:
             raise NotAStore(f"{source}: no store there to follow", path=str(source))
         self.path = path
@@ -128,6 +142,7 @@ class Follower:
             goal = self.leader.position()
             if not self._is_in_step(goal):
                 self._come_into_step(goal)
+                goal = self.leader.position()  # it may have begun anew, further on
             self._take(goal)
             self.replica.checkpoint_if_due(now_ms)
             self._tell_leader()
@@ -172,10 +187,24 @@ class Follower:
                 boot = directory.boot_id()
                 state = replace(state, closed_at=None, boot=boot, leader=str(leader.path))
                 directory.write_state(state)
+            self._sweep(directory, state)
             return Replica(directory, users, state)
         except BaseException:
             users.close()
             raise
+
+    def _sweep(self, directory: Directory, state: State) -> None:
+        """Remove what a kill, or a copy that failed, has left behind; alone."""
+        for number in range(1, directory.free_index()):
+            if number != state.index:
+                self._disk.remove(directory.index_path(number))
+        for number in range(1, directory.free_log()):
+            if number != state.log:
+                self._disk.remove(directory.log_path(number))
+        for path in (directory.path, directory.log_path(state.log)):
+            for name in self._disk.names(path):
+                if name.endswith(NEW_SUFFIX):
+                    self._disk.remove(path / name)
 
     def _begin(self, directory: Directory) -> State:
         """Make the follower of the leader's checkpoint, and of the segment that it stands in."""
@@ -184,8 +213,8 @@ class Follower:
         old = directory.read_state() if known else State(index=0, log=0, boot="")
         new = replace(
             old,
-            index=directory.free_index(),
-            log=directory.free_log(),
+            index=free_number(directory.free_index(), old.index),
+            log=free_number(directory.free_log(), old.log),
             boot=directory.boot_id(),
             closed_at=None,
             leader=str(leader.path),
@@ -194,7 +223,7 @@ class Follower:
         disk.make_directory(path)
         with leader.upkeep_lock() as lock:
             lock.take()  # what is copied is not trimmed meanwhile
-            files = leader.log_files(self.leader.log)
+            files = leader.log_files(leader.read_state().log)
             checkpoint = newest_checkpoint(disk, files.path)
             if checkpoint is not None:
                 with contextlib.closing(checkpoint):

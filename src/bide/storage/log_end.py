@@ -10,13 +10,16 @@ from __future__ import annotations
 import contextlib
 from itertools import chain
 
+import lmdb
 from msgspec.structs import replace
 
 from bide.errors import CorruptRecord, LogTrimmed, OutOfStep
 from bide.format.record import Record
+from bide.format.segment import segment_name
+from bide.format.state import State
 from bide.storage.checkpoint import newest_checkpoint
 from bide.storage.directory import Directory
-from bide.storage.environment import LmdbTables
+from bide.storage.environment import LmdbTables, index_error
 from bide.storage.log_files import START, LogFiles, Position
 from bide.storage.recovery import position_of, rebuild
 
@@ -32,7 +35,12 @@ def roll_back(directory: Directory, end: int) -> Position:
     """
     state = directory.read_state()
     log = directory.log(state.log)
-    new = replace(state, index=directory.free_index(), boot=directory.boot_id(), closed_at=None)
+    new = replace(
+        state,
+        index=max(directory.free_index(), state.index + 1),  # one that was lost counts too
+        boot=directory.boot_id(),
+        closed_at=None,
+    )
     start = checkpoint_position(directory, state.log)
     if end < start.end:
         raise LogTrimmed(
@@ -42,24 +50,44 @@ def roll_back(directory: Directory, end: int) -> Position:
             offset=end,
             start=start.end,
         )
-    tables, start = directory.load_index(new)
     try:
-        reached = start
-        if end > start.end:
-            with contextlib.suppress(CorruptRecord):  # what is said below says more
-                reached = rebuild(log, tables, Position(0, end, 0), start=start)
-        if end not in {reached.end, start.end}:
-            raise OutOfStep(
-                f"{directory.path}: no record of the log ends at {end}",
-                path=str(directory.path),
-                offset=end,
-                end=reached.end,
-            )
-    finally:
-        tables.close()
+        reached = _index_at(directory, new, end)
+    except BaseException:
+        directory.disk.remove(directory.index_path(new.index))
+        raise
     directory.write_state(new)
     directory.disk.remove(directory.index_path(state.index))
     log.cut(reached)
+    if reached == START:  # the first segment goes too, else a recovery would find its records
+        for base in log.files.bases():
+            directory.disk.remove(log.files.path / segment_name(base))
+        directory.disk.sync_directory(log.files.path)
+    return reached
+
+
+def _index_at(directory: Directory, new: State, end: int) -> Position:
+    """Make the index that *new* names, as it was when the log ended at *end*."""
+    log = directory.log(new.log)
+    tables, start = directory.load_index(new)
+    with contextlib.closing(tables):
+        reached = start
+        try:
+            if end > start.end:
+                reached = rebuild(log, tables, Position(0, end, 0), start=start)
+        except CorruptRecord:
+            # Damaged, which this says too; or whole, and ends before.
+            for _, reached in log.read(start=start):  # noqa: B007  the last one is wanted
+                pass
+        except lmdb.Error as error:
+            raise index_error(error, tables.path) from error
+    if reached.end != end:
+        raise OutOfStep(
+            f"{directory.path}: no record of the log ends at {end}; it was read up to "
+            f"{reached.end}",
+            path=str(directory.path),
+            offset=end,
+            end=reached.end,
+        )
     return reached
 
 
@@ -72,7 +100,8 @@ def roll_forward(directory: Directory) -> Position:
     state = directory.read_state()
     new = directory.recover(state)
     directory.write_state(new)
-    directory.disk.remove(directory.index_path(state.index))
+    if new.index != state.index:  # else it was lost, and the new one has its number
+        directory.disk.remove(directory.index_path(state.index))
     with contextlib.closing(LmdbTables(directory.index_path(new.index))) as tables:
         return position_of(tables)
 

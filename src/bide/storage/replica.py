@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+import lmdb
 from msgspec.structs import replace
 
 from bide.errors import OutOfStep, StoreError
@@ -15,8 +16,9 @@ from bide.storage.apply import Applier
 from bide.storage.checkpoint import copy_image, make_checkpoint
 from bide.storage.directory import Directory
 from bide.storage.disk import Disk
-from bide.storage.environment import LmdbTables
+from bide.storage.environment import LmdbTables, index_error
 from bide.storage.flock import Flock
+from bide.storage.index import IndexView
 from bide.storage.log_end import checkpoint_position, roll_back
 from bide.storage.log_files import START, Position
 from bide.storage.recovery import apply_record, position_of
@@ -35,6 +37,8 @@ class Replica:
         self._log = directory.log(state.log)
         self._tables = LmdbTables(directory.index_path(state.index))
         self.position = position_of(self._tables)
+        # A kill may have left segments that the leader has not got, which a recovery would miss.
+        self._log.cut(self.position)
 
     def accept_segment(self, head: bytes, base: int) -> None:
         """Begin the leader's next segment, where the log ends.
@@ -49,7 +53,8 @@ class Replica:
         self._sync()
         self._write(base, head, 0)
         self._disk.sync_directory(self._log.files.path)
-        self._move(Position(base, base + HEAD_SIZE, self.position.chain), ())
+        # The index moves with the segment's first record: no end of the log is a bare head.
+        self.position = Position(base, base + HEAD_SIZE, self.position.chain)
 
     def accept(self, data: bytes, offset: int, sizes: list[int]) -> None:
         """Take whole records, as the leader has them.
@@ -93,7 +98,7 @@ class Replica:
             self._sync()
             with self._tables.begin(write=False) as txn:
                 copy_image(self._disk, fd, self._tables, txn)
-            return self.position
+                return IndexView(txn, self._tables.tables).position()
 
         with directory.upkeep_lock() as lock:
             lock.take()
@@ -125,9 +130,16 @@ class Replica:
 
     @contextlib.contextmanager
     def replaced(self) -> Iterator[None]:
-        """A block that puts other parts in the place of these."""
+        """A block that puts other parts in the place of these; if it fails, these go on."""
         self._tables.close()
-        yield
+        try:
+            yield
+        finally:
+            self.reopen()
+
+    def reopen(self) -> None:
+        """Have the parts in force open, if they are not."""
+        self._tables.close()
         self.state = self.directory.read_state()
         self._log = self.directory.log(self.state.log)
         self._tables = LmdbTables(self.directory.index_path(self.state.index))
@@ -139,7 +151,9 @@ class Replica:
             with contextlib.suppress(StoreError, OSError):  # a recovery, next time
                 self._sync()
                 self._tables.sync()
-                self.directory.write_state(replace(self.state, closed_at=self.position.end))
+                self.directory.write_state(
+                    replace(self.state, closed_at=position_of(self._tables).end)
+                )
         finally:
             self._tables.close()
             self._users.close()
@@ -157,12 +171,15 @@ class Replica:
         if self.position != START:
             self._log.sync_segment(self.position.base)
 
-    def _move(self, position: Position, records: list[Record] | tuple[()]) -> None:
-        with self._tables.begin(write=True) as txn:
-            applier = Applier(txn, self._tables.tables)
-            for record in records:
-                apply_record(record, self._log.file(position.base), applier)
-            applier.finish(position)
+    def _move(self, position: Position, records: list[Record]) -> None:
+        try:
+            with self._tables.begin(write=True) as txn:
+                applier = Applier(txn, self._tables.tables)
+                for record in records:
+                    apply_record(record, self._log.file(position.base), applier)
+                applier.finish(position)
+        except lmdb.Error as error:
+            raise index_error(error, self._tables.path) from error
         self.position = position
 
     def _out_of_step(self, offset: int, what: str) -> OutOfStep:

@@ -302,7 +302,7 @@ def test_who_may_not_be_followed_to_or_from(
     with pytest.raises(StoreLocked, match="stop them"):
         promote(target)
     one.close()
-    with pytest.raises(StoreLocked):
+    with pytest.raises(NotAStore, match="follow itself"):
         Follower(leader.path, leader.path)
     shutil.copytree(leader.path, tmp_path / "copy")
     with pytest.raises(StoreLocked, match="follows no one"):
