@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from bide.cli.options import json_option, store_directory
 from bide.cli.phrases import printable
 from bide.cli.progress import byte_bar
 from bide.clock import SystemClock
-from bide.storage.disk import FILE_MODE, OsDisk
+from bide.storage.disk import OsDisk
 
 _STREAM = "-"
 
@@ -232,22 +233,20 @@ def _written(name: str) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    new = Path(f"{name}.new")
+    target = Path(name)
+    # A file of this call's own, for another may write a backup to the same name; and
+    # for this user alone, as the store is.
+    fd, new = tempfile.mkstemp(prefix=f"{target.name}.", suffix=".new", dir=target.parent)
     try:
-        with open(new, "wb", opener=_for_this_user) as file:
+        with os.fdopen(fd, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        new.replace(name)
-        OsDisk().sync_directory(new.parent)
+        Path(new).replace(target)
+        OsDisk().sync_directory(target.parent)
     except BaseException:
-        new.unlink(missing_ok=True)
+        Path(new).unlink(missing_ok=True)
         raise
-
-
-def _for_this_user(path: str, flags: int) -> int:
-    """Open a file that holds what jobs carry: nobody else may read the store either."""
-    return os.open(path, flags, FILE_MODE)
 
 
 @contextmanager

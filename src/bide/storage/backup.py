@@ -171,7 +171,7 @@ def _receive(
 def _swap(directory: Directory, received: Path, head: CheckpointHead, *, is_new: bool) -> None:
     """Make the parts of a store of what was received, and have them in force."""
     disk = directory.disk
-    old = State(index=0, log=0, boot="") if is_new else directory.read_state()
+    old = _state_before(directory)
     new = replace(
         old,
         index=free_number(directory.free_index(), old.index),
@@ -191,6 +191,14 @@ def _swap(directory: Directory, received: Path, head: CheckpointHead, *, is_new:
                 write_whole(disk, directory.path / FILE_NAME, encode_identity(directory.identity))
     for path in (directory.index_path(old.index), directory.log_path(old.log)):
         disk.remove(path)
+
+
+def _state_before(directory: Directory) -> State:
+    """The state to replace, also where there is none, or none that can be read."""
+    try:
+        return directory.read_state()
+    except NotAStore:
+        return State(index=0, log=0, boot="")
 
 
 def free_number(free: int, old: int) -> int:

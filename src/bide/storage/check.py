@@ -20,7 +20,7 @@ from typing import BinaryIO
 import lmdb
 import msgspec
 
-from bide.errors import BideError, CorruptIndex, StoreError
+from bide.errors import BideError, CorruptIndex, NotAStore, StoreError
 from bide.format.record import HEAD_SIZE
 from bide.format.row import (
     decode_due_tail,
@@ -31,7 +31,7 @@ from bide.format.row import (
     decode_queue_row,
     decode_u64,
 )
-from bide.format.state import State
+from bide.format.state import FILE_NAME, State
 from bide.storage.checkpoint import newest_checkpoint
 from bide.storage.directory import Directory
 from bide.storage.disk import NEW_SUFFIX
@@ -71,7 +71,13 @@ class Checker:
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
-        self.state: State = directory.read_state()
+        self._state_faults: list[Fault] = []
+        try:
+            self.state: State = directory.read_state()
+        except NotAStore as error:
+            self.state = directory.guess_state()
+            path = str(directory.path / FILE_NAME)
+            self._state_faults = [Fault(kind="state", path=path, text=str(error))]
         self.work = directory.path / _WORK
         self.rows = self.work / "rows"
         """The index's rows, once it could be read."""
@@ -100,7 +106,7 @@ class Checker:
                 index_faults += self._judge(inspect_rows(self.rows))
         bases = self.directory.log_files(self.state.log).bases()
         return Findings(
-            faults=(*faults, *log_faults, *index_faults),
+            faults=(*self._state_faults, *faults, *log_faults, *index_faults),
             record_count=record_count,
             job_count=job_count,
             log_start=bases[0] if bases else 0,

@@ -127,9 +127,31 @@ class Directory:
         """
         data = read_whole(self.disk, self.path / state_file.FILE_NAME)
         try:
-            return decode_state(data or b"")
+            if data is None:
+                raise NotAStore(f"{state_file.FILE_NAME} is missing")
+            return decode_state(data)
         except NotAStore as error:
-            raise NotAStore(f"{self.path}: {error}", path=str(self.path)) from None
+            raise NotAStore(
+                f"{self.path}: {error}; to make it anew: bide check --repair {self.path}",
+                path=str(self.path),
+            ) from None
+
+    def guess_state(self) -> State:
+        """What the state must have been, for a repair: its index is to be made anew.
+
+        Raises:
+            NotAStore: More than one log, or none, may have been in force.
+        """
+        numbers = [n for name in self.disk.names(self.path) if (n := _number(name, _LOG))]
+        if len(numbers) != 1:
+            raise NotAStore(
+                f"{self.path}: {state_file.FILE_NAME} does not say which of {len(numbers)} logs "
+                "is in force; restore a backup",
+                path=str(self.path),
+            )
+        # Who leads has a ballast, who follows has none: it must not run what its leader runs.
+        leader = None if self._holds(self.path / _BALLAST) else "a store that is no longer known"
+        return State(index=self.free_index(), log=numbers[0], boot="", leader=leader)
 
     def write_state(self, state: State) -> None:
         write_whole(self.disk, self.path / state_file.FILE_NAME, encode_state(state))

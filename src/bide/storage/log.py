@@ -157,7 +157,11 @@ class SegmentLog:
         self._refuse_suspect()
 
     def cut(self, at: Position) -> None:
-        """Drop what stands behind *at*, for good. Only while no other process appends."""
+        """Drop what stands behind *at*, for good. Only while no other process appends.
+
+        Raises:
+            CorruptRecord: The log does not reach *at*.
+        """
         self.close()
         for base in reversed(self.files.bases()):  # the log has no holes, whenever this ends
             if base > at.base:
@@ -165,6 +169,8 @@ class SegmentLog:
         if at != START:
             fd = self._disk.open(self._path / segment_name(at.base), create=False)
             try:
+                if self._disk.size(fd) < at.end - at.base:
+                    raise self.files.too_short(at.base, at.end, self._disk.size(fd))
                 self._disk.truncate(fd, at.end - at.base)
                 self._disk.sync(fd)
             finally:

@@ -188,13 +188,17 @@ class LogFiles:
         except OSError as error:  # it may well be whole: nothing to repair
             raise store_error(error, self.path / segment_name(base)) from error
         if len(data) < end - base:
-            path = self.file(base)
-            raise CorruptRecord(
-                f"{path}: it ends before {end}, up to which it was known to be whole",
-                path=path,
-                offset=base + len(data),
-            )
+            raise self.too_short(base, end, len(data))
         return data
+
+    def too_short(self, base: int, end: int, size: int) -> CorruptRecord:
+        """The error of a segment that has *size* bytes, and was to reach offset *end*."""
+        path = self.file(base)
+        return CorruptRecord(
+            f"{path}: it ends before {end}, up to which it was known to be whole",
+            path=path,
+            offset=base + size,
+        )
 
     def _read_head(self, data: memoryview, base: int, *, is_last: bool) -> SegmentHead | None:
         try:

@@ -40,6 +40,8 @@ _IDS_SKIPPED = 10_000_000
 
 _TOLD_MAX = 1_000
 
+_FORGOTTEN = "how much of the log was to be kept: the state did not say any more"
+
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
     """What a repair has found and done."""
@@ -88,23 +90,25 @@ class _Repair:
         if not (findings.faults or findings.needs_recovery):
             return Repaired(findings=findings, done="nothing was wrong")
         damaged = findings.of("checkpoint") + findings.of("log")
+        forgotten = (_FORGOTTEN,) if findings.of("state") else ()
         if not damaged:
             new = self._directory.recover(self._state)
             self._directory.write_state(new)
             self._directory.remove_suspect()
-            return Repaired(findings=findings, done="the index was made anew; nothing is lost")
+            done = "the index was made anew; no job is lost"
+            return Repaired(findings=findings, done=done, lost=forgotten)
         lost: tuple[str, ...] = ()
         if self._is_recoverable():
             tables, _ = self._salvage()
-            done = "the index was made anew from what is whole; nothing is lost"
+            done = "the index was made anew from what is whole; no job is lost"
         elif self._is_index_whole():
             tables = self._from_rows()
-            done = "the index is whole, and is the checkpoint now; nothing is lost"
+            done = "the index is whole, and is the checkpoint now; no job is lost"
         else:
             tables, lost = self._salvage()
             done = "what can be read was put together"
         kept = self._begin_log_anew(tables)
-        return Repaired(findings=findings, done=done, lost=lost, kept=str(kept))
+        return Repaired(findings=findings, done=done, lost=forgotten + lost, kept=str(kept))
 
     def _is_recoverable(self) -> bool:
         """Whether checkpoint and log, or the log alone, still say all."""

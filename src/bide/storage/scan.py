@@ -16,7 +16,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is not as it was written."""
 
     kind: str
-    """"log", "checkpoint" or "index"."""
+    """"log", "checkpoint", "index" or "state"."""
     path: str
     offset: int | None = None
     """Where in the log, or in the file."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bide.errors import StoreLocked
+from bide.errors import NotAStore, StoreLocked, StoreReadOnly
 from bide.format.record import HEAD_SIZE
 from bide.format.record import peek_sizes as sizes_of
 from bide.format.row import encode_u64
@@ -18,6 +19,7 @@ from bide.model.job import JobRef
 from bide.storage.check import Findings, check
 from bide.storage.directory import Directory
 from bide.storage.disk import Disk
+from bide.storage.follower import Follower
 from bide.storage.repair import Repaired, repair
 from bide.storage.store import Store
 from tests.power import forget_boot
@@ -31,7 +33,8 @@ from tests.unit.storage.histories import (
     waiting_args,
 )
 from tests.unit.storage.opened import environment_of, made, opened, unfinished, upkeep_of
-from tests.unit.storage.test_restoring import killed_at
+from tests.unit.storage.test_following import step
+from tests.unit.storage.test_restoring import backup_of, killed_at, restored
 
 NOW_MS = 1_000
 
@@ -347,3 +350,46 @@ def test_a_repair_killed_at_any_point_can_be_done_again(
     counts: list[int] = []
     use(directory, lambda store: counts.append(len(waiting_args(store))))
     assert counts == [48 if index_is_good else 47]
+
+
+# ---------------------------------------------------------------- the state
+
+
+@pytest.mark.parametrize("data", [None, b"", b"{", b'{"index": 1}'])
+def test_a_lost_state_is_named_and_made_again(directory: Directory, data: bytes | None) -> None:
+    use(directory, fill)
+    path = directory.path / "state.json"
+    path.unlink() if data is None else path.write_bytes(data)
+    with pytest.raises(NotAStore, match="bide check --repair"):
+        directory.open_parts()
+    findings = check(directory)
+    assert only(findings) == ("state", "state.json", None)
+    assert findings.record_count == 72
+    mended(directory, lost=True)
+
+
+def test_a_follower_whose_state_was_lost_does_not_lead(directory: Directory) -> None:
+    use(directory, fill)
+    target = directory.path.with_name("follower")
+    follower = Follower(directory.path, target)
+    while step(follower).size:
+        pass
+    follower.close()
+    (target / "state.json").unlink()
+    repair(Directory(target, directory.identity, directory.disk), NOW_MS)
+    with pytest.raises(StoreReadOnly, match="bide promote"):
+        made(target).open_parts()
+
+
+def test_which_of_two_logs_was_in_force_is_not_guessed(directory: Directory) -> None:
+    use(directory, fill)
+    store = opened(directory)
+    data = backup_of(directory, store)
+    store.close()
+    state = directory.read_state()
+    shutil.copytree(directory.log_path(state.log), directory.log_path(state.log + 1))
+    (directory.path / "state.json").unlink()
+    with pytest.raises(NotAStore, match="restore a backup"):
+        repair(directory, NOW_MS)
+    restored(data, directory.path)
+    assert check(directory).faults == ()
