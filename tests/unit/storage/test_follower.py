@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import shutil
 from collections.abc import Iterator
-from errno import EIO, ENOSPC
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from bide.errors import (
     CorruptRecord,
     NotAStore,
     OutOfStep,
-    StoreError,
     StoreLocked,
     StoreReadOnly,
 )
@@ -26,11 +23,9 @@ from bide.storage import follower as follower_module
 from bide.storage import replica as replica_module
 from bide.storage import retention
 from bide.storage.backup import backup, restore
-from bide.storage.check import check
 from bide.storage.follower import Follower, Lag, promote
 from bide.storage.log_end import roll_back
 from tests.power import forget_boot
-from tests.unit.storage.dying import failing, is_killed
 from tests.unit.storage.stores import (
     CLOCK,
     args_of,
@@ -448,82 +443,3 @@ def test_a_store_that_is_followed_to_is_not_promoted(leader: Path, path: Path) -
         promote(path.with_name("nothing"))
     with pytest.raises(OutOfStep):
         promote(leader)
-
-
-# ---------------------------------------------------------------- killed
-
-
-@pytest.mark.parametrize("how", ["new", "on", "back", "anew"])
-def test_killed_at_every_call_it_goes_on(
-    leader: Path, path: Path, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    monkeypatch.setattr(follower_module, "STEP_SIZE", 6_000)
-    if how != "new":
-        follow_once(leader, path)
-    if how == "back":
-        back_to(leader, 12)
-    if how == "anew":
-        monkeypatch.setattr(retention, "FOLLOWED_SIZE_MAX", 0)
-        put(leader, *numbered(100, 40))
-        upkeep(leader)
-    if how != "anew":
-        put(leader, *numbered(300, 14))
-    copy, at = path.with_name("copy"), 0
-    while True:
-        if path.exists():
-            shutil.copytree(path, copy)
-        killed = is_killed(lambda: follow_once(leader, copy), at)
-        if copy.exists() and (copy / "bide.json").exists():
-            assert_sound(copy)
-            if at % 2:
-                forget_boot(copy)
-        follow_once(leader, copy)
-        assert_equal(leader, copy)
-        shutil.rmtree(copy)
-        if not killed:
-            break
-        at += 1 if at < 40 else 3
-    assert at > 20
-
-
-@pytest.mark.parametrize("how, errno", [("new", ENOSPC), ("on", ENOSPC), ("back", EIO)])
-def test_refused_by_the_disk_at_every_call_it_goes_on(
-    leader: Path, path: Path, monkeypatch: pytest.MonkeyPatch, how: str, errno: int
-) -> None:
-    monkeypatch.setattr(follower_module, "STEP_SIZE", 6_000)
-    if how != "new":
-        follow_once(leader, path)
-    if how == "back":
-        back_to(leader, 12)
-    put(leader, *numbered(300, 14))
-    copy, at, refused = path.with_name("copy"), 0, 0
-    while True:
-        if path.exists():
-            shutil.copytree(path, copy)
-        with (
-            failing(errno, at) as calls,
-            contextlib.suppress(StoreError),
-            following(leader, copy) as follower,
-        ):
-            try:
-                catch_up(follower)
-            except StoreError:
-                refused += 1
-                catch_up(follower)  # as `bide follow` does, in the same process
-        follow_once(leader, copy)
-        assert_equal(leader, copy)
-        shutil.rmtree(copy)
-        if len(calls) <= at:
-            break
-        at += 1
-    assert refused > 10
-
-
-def test_a_log_that_is_shorter_than_its_index_is_damaged(leader: Path, path: Path) -> None:
-    follow_once(leader, path)
-    files = log_files(path)
-    last = Path(files.file(files.bases()[-1]))
-    os.truncate(last, last.stat().st_size - 1)
-    with pytest.raises(CorruptRecord, match="it ends before"), following(leader, path):
-        pass
-    assert check(directory_at(path)).faults
