@@ -75,18 +75,18 @@ class RawEngine:
 
     def put(self, count: int) -> None:
         """Put *count* jobs in one transaction."""
-        jobs, due = self._jobs, self._due
         with self._environment.begin(write=True) as txn:
-            rows: list[bytes] = []
+            rows: list[tuple[bytes, bytes]] = []
+            due: list[tuple[bytes, bytes]] = []
             for number in range(self._next_id, self._next_id + count):
                 key = encode_u64(number)
                 data = key + _REST_OF_JOB
-                row = encode_u64(crc32(data)) + data
-                rows.append(row)
-                txn.put(key, row, append=True, db=jobs)
-                txn.put(_QUEUE + encode_due_tail(0, _NOW_MS, number), b"", db=due)
+                rows.append((key, encode_u64(crc32(data)) + data))
+                due.append((_QUEUE + encode_due_tail(0, _NOW_MS, number), b""))
             self._next_id += count
-            self._append(b"".join(rows))
+            txn.cursor(db=self._jobs).putmulti(rows, append=True)
+            txn.cursor(db=self._due).putmulti(due)
+            self._append(b"".join([row for _, row in rows]))
             txn.put(b"log", encode_u64(self._end), db=self._meta)
 
     def exchange(self, count: int) -> int:
@@ -111,8 +111,9 @@ class RawEngine:
                 job = key[-8:]
                 txn.get(job, db=jobs)
                 txn.delete(key, db=due)
-                txn.put(_OWNER + job, _LEASE, db=leases)
                 self._leased.append(job)
+            rows = [(_OWNER + job, _LEASE) for job in self._leased]
+            txn.cursor(db=leases).putmulti(rows)
             self._append(b"".join(completed + keys))
             txn.put(b"log", encode_u64(self._end), db=self._meta)
         return len(keys)

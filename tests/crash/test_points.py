@@ -98,6 +98,6 @@ def test_killed_at_a_point(
 
 
 def test_the_points_are_all_the_calls_that_change_the_disk() -> None:
-    reading = {"open_to_read", "close", "size", "read", "names"}
+    reading = {"open_to_read", "close", "size", "end", "read", "names"}
     changing = {name for name in vars(OsDisk) if not name.startswith("_")} - reading
     assert changing == {name for name in vars(PointDisk) if not name.startswith("_")}

@@ -131,6 +131,9 @@ class ProcessDisk:
 
         return self._do("size", act)
 
+    def end(self, fd: int) -> int:
+        return self._do("end", lambda: len(self._open[fd].file.data))
+
     def write(self, fd: int, data: bytes, offset: int) -> None:
         def part() -> None:
             self._write(fd, data[: self._random.randrange(len(data) + 1)], offset)

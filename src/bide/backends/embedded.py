@@ -64,16 +64,22 @@ class Embedded:
         self._upkeep = upkeep
         self._unsubscribe = clock.subscribe(presence.ring)
 
-    def put(self, jobs: Sequence[NewJob], *, sync: Sync | None = None) -> tuple[c.PutResult, ...]:
+    def put(
+        self, jobs: Sequence[NewJob], *, sync: Sync | None = None, wait: bool = True
+    ) -> tuple[c.PutResult, ...]:
         check_batch(len(jobs), sum(len(new.args) for new in jobs))
         if not jobs:
             return ()
-        (answer,), end = self._store.commit((c.Put(tuple(jobs)),), self.clock.now_ms())
-        results = _checked(answer)
-        # Before the sync: a worker may well start the job meanwhile.
-        self._ring_for(min(new.due_ms for new in jobs))
-        self._store.persist(end, sync or self._sync)
-        return cast("tuple[c.PutResult, ...]", results)
+        due_ms = min(new.due_ms for new in jobs)
+        (answer,) = self._store.submit(
+            (c.Put(tuple(jobs)),),
+            self.clock.now_ms(),
+            sync=sync or self._sync,
+            wait=wait,
+            # Before the sync: a worker may well start the job meanwhile.
+            committed=lambda: self._ring_for(due_ms),
+        )
+        return cast("tuple[c.PutResult, ...]", _checked(answer))
 
     def attend(self, queues: Sequence[str]) -> Attendance:
         with self._store.view() as view:
@@ -119,8 +125,8 @@ class Embedded:
             leases = cast("tuple[Lease, ...]", _checked(answers.pop()))
         return Reserved(leases, refused)
 
-    def sync(self) -> None:
-        self._store.persist(self._store.end, self._sync)
+    def sync(self, mode: Sync | None = None) -> None:
+        self._store.persist(self._store.end, mode or self._sync)
 
     def lost(self, leases: Sequence[Lease]) -> frozenset[int]:
         with self._store.view() as view:
@@ -197,13 +203,13 @@ class Embedded:
                 job = view.job(job_id)
             if job is not None and is_prepared(job.queue):
                 jobs = decode_group(job.args).jobs
-        (answer,), end = self._store.commit(
-            (c.Decide(job_id, is_commit, jobs),), self.clock.now_ms()
+        (answer,) = self._store.submit(
+            (c.Decide(job_id, is_commit, jobs),),
+            self.clock.now_ms(),
+            sync=sync or self._sync,
+            committed=self._presence.ring,  # also for who is asked about it just now
         )
-        results = cast("tuple[c.PutResult, ...]", _checked(answer))
-        self._presence.ring()  # also for who is asked about it just now
-        self._store.persist(end, sync or self._sync)
-        return results
+        return cast("tuple[c.PutResult, ...]", _checked(answer))
 
     def get(self, ref: JobRef) -> JobInfo | None:
         with self._store.view() as view:

@@ -140,8 +140,14 @@ class Backend(Protocol):
     @property
     def clock(self) -> Clock: ...
 
-    def put(self, jobs: Sequence[NewJob], *, sync: Sync | None = None) -> tuple[PutResult, ...]:
-        """Add jobs, all or none. *sync* None: as the store was opened.
+    def put(
+        self, jobs: Sequence[NewJob], *, sync: Sync | None = None, wait: bool = True
+    ) -> tuple[PutResult, ...]:
+        """Add jobs, all or none.
+
+        Args:
+            sync: None: as the store was opened.
+            wait: False: return when it is stored, and on its way to the disk; `sync` waits for it.
 
         Raises:
             KeyTaken: A key is held, and its job says ``on_conflict="raise"``.
@@ -171,11 +177,15 @@ class Backend(Protocol):
         """
         ...
 
-    def sync(self) -> None:
-        """Wait until every settlement so far is as durable as the store was opened to make it.
+    def sync(self, mode: Sync | None = None) -> None:
+        """Wait until all that was stored so far is as durable as *mode* says.
+
+        Args:
+            mode: None: as the store was opened.
 
         Raises:
-            StoreFailed: The disk refused; after the machine's crash, such jobs may run again.
+            StoreFailed: The disk refused. After the machine's crash, what was put may be
+                gone, and what had ended may run again.
         """
         ...
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -233,6 +232,8 @@ def _written(name: str) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+    import tempfile
+
     target = Path(name)
     # A file of this call's own, for another may write a backup to the same name; and
     # for this user alone, as the store is.

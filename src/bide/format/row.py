@@ -70,7 +70,8 @@ def decode_pair(data: bytes) -> tuple[int, int]:
 
 
 def encode_job(job: Job) -> bytes:
-    return _sealed(_encode(job))
+    data = _encode(job)
+    return _HEAD.pack(VERSION, crc32(data)) + data  # as _sealed, which a call more would slow
 
 
 def decode_job(row: bytes, job_id: int | None = None) -> Job:
@@ -131,6 +132,11 @@ def encode_queue(queue: str) -> bytes:
 def decode_queue(key: bytes) -> str:
     """The queue whose name starts *key*."""
     return key[1 : 1 + key[0]].decode()
+
+
+def encode_due(queue: str, priority: int, due_ms: int, job_id: int) -> bytes:
+    """The key of a waiting job in table *due*."""
+    return encode_queue(queue) + _DUE_TAIL.pack(PRIORITY_MAX - priority, due_ms, job_id)
 
 
 def encode_due_tail(priority: int, due_ms: int, job_id: int) -> bytes:

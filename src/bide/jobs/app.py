@@ -16,7 +16,7 @@ from bide.errors import (
     InvalidOption,
     JobNotFound,
 )
-from bide.jobs.batch import check_requests, strongest_sync, take_batch
+from bide.jobs.batch import asked_sync, check_requests, strongest_sync, take_batch
 from bide.jobs.connection import Connection
 from bide.jobs.context import Context
 from bide.jobs.emptying import drop_steps, purge_steps
@@ -207,7 +207,7 @@ class App:
     def enqueue_many(
         self, requests: Iterable[Request], *, sync: Sync | None = None
     ) -> list[Handle]:
-        """Put jobs, a thousand in each commit.
+        """Put jobs, a thousand in each commit; they are as durable as asked when this returns.
 
         Args:
             requests: Made by `Task.request`; taken as they are needed, so it
@@ -222,11 +222,18 @@ class App:
         handles: list[Handle] = []
         iterator = iter(requests)
         check_sync(sync)
-        while batch := take_batch(iterator):
-            now_ms = self.clock.now_ms()
-            jobs = [request.new_job(now_ms) for request in batch]
-            results = self._put(jobs, sync or strongest_sync(batch))
-            handles += map(self._handle, results)
+        asked: set[Sync | None] = set()
+        try:
+            while batch := take_batch(iterator):
+                now_ms = self.clock.now_ms()
+                jobs = tuple([request.new_job(now_ms) for request in batch])
+                mode = sync or asked_sync(batch)
+                asked.add(mode)
+                results = self.backend.put(jobs, sync=mode, wait=False)
+                handles += map(self._handle, results)
+        finally:
+            if asked:  # one wait for all the commits: the disk took them meanwhile
+                self.backend.sync(strongest_sync(asked))
         return handles
 
     def enqueue_atomic(self, *requests: Request, sync: Sync | None = None) -> list[Handle]:
@@ -240,7 +247,7 @@ class App:
         batch = check_requests(requests, "enqueue_atomic")
         now_ms = self.clock.now_ms()
         jobs = [request.new_job(now_ms) for request in batch]
-        return [self._handle(result) for result in self._put(jobs, sync or strongest_sync(batch))]
+        return [self._handle(result) for result in self._put(jobs, sync or asked_sync(batch))]
 
     def prepare(
         self,
@@ -265,7 +272,7 @@ class App:
         check_sync(sync)
         batch = check_requests(requests, "prepare")
         new = prepared_job(batch, label, delay_to_ms(check_after), self.clock.now_ms())
-        sync = sync or strongest_sync(batch)
+        sync = sync or asked_sync(batch)
         (result,) = self._put((new,), sync)
         return Transaction(result.id, self.backend.decide, self._handle, sync=sync)
 

@@ -50,9 +50,12 @@ def check_requests(requests: Sequence[object], call: str) -> list[Request]:
     return checked
 
 
-def strongest_sync(batch: Sequence[Request]) -> Sync | None:
+def asked_sync(batch: Sequence[Request]) -> Sync | None:
     """The strongest mode that a request of the commit asks for; None: the store's own."""
-    asked: set[Sync | None] = {request.options.sync for request in batch}
+    return strongest_sync({request.options.sync for request in batch})
+
+
+def strongest_sync(asked: set[Sync | None]) -> Sync | None:
     if asked <= {None, "never"}:
         return None if None in asked else "never"
     if None in asked:

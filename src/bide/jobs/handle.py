@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
+import msgspec
+
 from bide.backends.port import JobInfo
 from bide.errors import InvalidOption
 from bide.model.job import JobId, JobRef
@@ -27,18 +29,13 @@ class Jobs(Protocol):
     ) -> None: ...
 
 
-class Handle:
+class Handle(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A job's id, and what can be done with it."""
 
-    __slots__ = ("_app", "id", "outcome")
-
-    def __init__(
-        self, app: Jobs, job_id: int, outcome: Literal["put", "skipped", "replaced"]
-    ) -> None:
-        self._app = app
-        self.id = job_id
-        self.outcome = outcome
-        """What became of the put; "skipped": this is the job that held the key."""
+    _app: Jobs
+    id: int
+    outcome: Literal["put", "skipped", "replaced"]
+    """What became of the put; "skipped": this is the job that held the key."""
 
     def __repr__(self) -> str:
         return f"<Handle of job {self.id} ({self.outcome})>"

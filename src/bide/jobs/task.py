@@ -45,7 +45,7 @@ def check_sync(sync: object) -> None:
         raise InvalidOption(f"sync {sync!r}: use one of {', '.join(SYNCS)}")
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class Options(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How a job is put. Checked when it is built; `using` builds another."""
 
     queue: str = DEFAULT_QUEUE
@@ -74,7 +74,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         check_sync(self.sync)
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """A job to be put: made by `Task.request`, put by `App.enqueue_many`."""
 
     task: str

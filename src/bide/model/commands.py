@@ -11,13 +11,13 @@ from bide.model.job import JobId, JobRef, Lease, NewJob, OwnerId
 from bide.model.queue import ChannelTerms
 
 
-class Put(msgspec.Struct, frozen=True):
+class Put(msgspec.Struct, frozen=True, gc=False):
     """Add jobs, all or none. Answer: `PutResult` for each, in order."""
 
     jobs: tuple[NewJob, ...]
 
 
-class PutResult(msgspec.Struct, frozen=True):
+class PutResult(msgspec.Struct, frozen=True, gc=False):
     """What became of one `NewJob`."""
 
     id: JobId
@@ -25,7 +25,7 @@ class PutResult(msgspec.Struct, frozen=True):
     outcome: Literal["put", "skipped", "replaced"]
 
 
-class Register(msgspec.Struct, frozen=True):
+class Register(msgspec.Struct, frozen=True, gc=False):
     """Make a worker process known. Answer: its `OwnerId`, never used before."""
 
     token: str
@@ -34,7 +34,7 @@ class Register(msgspec.Struct, frozen=True):
     queues: tuple[str, ...]
 
 
-class Reserve(msgspec.Struct, frozen=True):
+class Reserve(msgspec.Struct, frozen=True, gc=False):
     """Lease due jobs, from the first queue that has some on. Answer: tuple of `Lease`."""
 
     owner: OwnerId
@@ -42,18 +42,18 @@ class Reserve(msgspec.Struct, frozen=True):
     limit: int
 
 
-class Completed(msgspec.Struct, frozen=True):
+class Completed(msgspec.Struct, frozen=True, gc=False):
     """The attempt succeeded."""
 
 
-class Retried(msgspec.Struct, frozen=True):
+class Retried(msgspec.Struct, frozen=True, gc=False):
     """The attempt failed; run again at *due_ms* if any attempt is left."""
 
     due_ms: int
     error: str
 
 
-class Snoozed(msgspec.Struct, frozen=True):
+class Snoozed(msgspec.Struct, frozen=True, gc=False):
     """Run again at *due_ms*; this was no attempt."""
 
     due_ms: int
@@ -61,21 +61,21 @@ class Snoozed(msgspec.Struct, frozen=True):
     """Its worker does not have its task."""
 
 
-class Returned(msgspec.Struct, frozen=True):
+class Returned(msgspec.Struct, frozen=True, gc=False):
     """It was never started: back to its place; this was no attempt."""
 
 
-class Exhausted(msgspec.Struct, frozen=True):
+class Exhausted(msgspec.Struct, frozen=True, gc=False):
     """The attempt failed, and no other shall follow."""
 
     error: str
 
 
-class Dropped(msgspec.Struct, frozen=True):
+class Dropped(msgspec.Struct, frozen=True, gc=False):
     """The job asked to be cancelled."""
 
 
-class Decided(msgspec.Struct, frozen=True):
+class Decided(msgspec.Struct, frozen=True, gc=False):
     """The checker has decided a transaction; see `Decide`."""
 
     is_commit: bool
@@ -85,7 +85,7 @@ class Decided(msgspec.Struct, frozen=True):
 Outcome = Completed | Retried | Snoozed | Returned | Exhausted | Dropped | Decided
 
 
-class Settlement(msgspec.Struct, frozen=True):
+class Settlement(msgspec.Struct, frozen=True, gc=False):
     """How one lease ends. (owner, id, attempt) is its fence."""
 
     id: JobId
@@ -93,7 +93,7 @@ class Settlement(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
-class Settle(msgspec.Struct, frozen=True):
+class Settle(msgspec.Struct, frozen=True, gc=False):
     """End leases of one owner, each by itself.
 
     Answer: None or `LeaseLost` for each, in order; `KeyTaken` for a decision
@@ -104,13 +104,13 @@ class Settle(msgspec.Struct, frozen=True):
     settlements: tuple[Settlement, ...]
 
 
-class Cancel(msgspec.Struct, frozen=True):
+class Cancel(msgspec.Struct, frozen=True, gc=False):
     """Withdraw jobs, each by itself. Answer: None or `JobNotFound` for each."""
 
     refs: tuple[JobRef, ...]
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """Where one waiting job shall wait instead; None leaves as it is."""
 
     ref: JobRef
@@ -118,19 +118,19 @@ class Change(msgspec.Struct, frozen=True):
     priority: int | None = None
 
 
-class Move(msgspec.Struct, frozen=True):
+class Move(msgspec.Struct, frozen=True, gc=False):
     """Change due times or priorities, each by itself. Answer: None or a `JobError` for each."""
 
     changes: tuple[Change, ...]
 
 
-class Kick(msgspec.Struct, frozen=True):
+class Kick(msgspec.Struct, frozen=True, gc=False):
     """Make jobs due now, failed ones too, each by itself. Answer: None or a `JobError` for each."""
 
     refs: tuple[JobRef, ...]
 
 
-class Expire(msgspec.Struct, frozen=True):
+class Expire(msgspec.Struct, frozen=True, gc=False):
     """Take back up to *limit* leases of an owner that is gone; forget it with the last one.
 
     *started* are the (id, attempt) that it had begun: those runs count as
@@ -143,14 +143,14 @@ class Expire(msgspec.Struct, frozen=True):
     limit: int
 
 
-class Pause(msgspec.Struct, frozen=True):
+class Pause(msgspec.Struct, frozen=True, gc=False):
     """Stop or go on reserving from a queue. Answer: False if it is a channel that is not there."""
 
     queue: str
     is_paused: bool
 
 
-class Purge(msgspec.Struct, frozen=True):
+class Purge(msgspec.Struct, frozen=True, gc=False):
     """Withdraw a queue's waiting and failed jobs, of which up to *limit* are looked at.
 
     Answer: `Purged`. Nothing is read of a job but its key, so one that
@@ -167,7 +167,7 @@ class Purge(msgspec.Struct, frozen=True):
     """Where the step before came to."""
 
 
-class Purged(msgspec.Struct, frozen=True):
+class Purged(msgspec.Struct, frozen=True, gc=False):
     """What one step of `Purge` or `DropChannel` has done."""
 
     gone: int
@@ -177,13 +177,13 @@ class Purged(msgspec.Struct, frozen=True):
     """For the next step; None: this was the last."""
 
 
-class MakeChannels(msgspec.Struct, frozen=True):
+class MakeChannels(msgspec.Struct, frozen=True, gc=False):
     """Have channels, with these terms for their copies. Answer: whether anything changed."""
 
     channels: tuple[ChannelTerms, ...]
 
 
-class DropChannel(msgspec.Struct, frozen=True):
+class DropChannel(msgspec.Struct, frozen=True, gc=False):
     """End a channel, a step of up to *limit* jobs at a time.
 
     Answer: `Purged`; None if there is no such channel, or no more.
@@ -198,13 +198,13 @@ class DropChannel(msgspec.Struct, frozen=True):
     """Whether this only goes on with what an earlier step began."""
 
 
-class Spread(msgspec.Struct, frozen=True):
+class Spread(msgspec.Struct, frozen=True, gc=False):
     """Copy some of a topic's due messages to its channels. Answer: how many left the topic."""
 
     topic: str
 
 
-class Decide(msgspec.Struct, frozen=True):
+class Decide(msgspec.Struct, frozen=True, gc=False):
     """Put the jobs of a transaction, or none. Answer: a `PutResult` for each, in order.
 
     *jobs* are what its own job carries: that never changes, so whoever asks

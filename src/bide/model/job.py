@@ -26,7 +26,7 @@ class State(StrEnum):
     """An undecided transaction; running while the checker is asked about it."""
 
 
-class AttemptError(msgspec.Struct, frozen=True, array_like=True):
+class AttemptError(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """How one counted attempt ended, when it did not succeed."""
 
     attempt: int
@@ -34,7 +34,7 @@ class AttemptError(msgspec.Struct, frozen=True, array_like=True):
     text: str
 
 
-class Job(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class Job(msgspec.Struct, frozen=True, gc=False, array_like=True, kw_only=True):
     """One thing to do. The order of the fields is its stored form: add only at the end."""
 
     id: JobId
@@ -64,7 +64,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         return (*self.errors, AttemptError(attempt, at_ms, kept))[-limits.ERRORS_KEPT_MAX :]
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+class NewJob(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A job as it is asked for: all but what the store gives it."""
 
     queue: str
@@ -78,20 +78,20 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int = 120_000
 
 
-class Scheduled(msgspec.Struct, frozen=True, array_like=True, tag=0):
+class Scheduled(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=0):
     """Waiting in its queue, in this place of the order of service."""
 
     priority: int
     due_ms: int
 
 
-class Leased(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class Leased(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
     """Held by a worker, to run or running."""
 
     owner: OwnerId
 
 
-class Failed(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class Failed(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
     """Failed for good, in the dead-letter list."""
 
     failed_ms: int
@@ -100,7 +100,7 @@ class Failed(msgspec.Struct, frozen=True, array_like=True, tag=2):
 Place = Scheduled | Leased | Failed
 
 
-class Withdrawn(msgspec.Struct, frozen=True, array_like=True):
+class Withdrawn(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A job as it leaves the store: what is needed to take out each of its rows."""
 
     id: JobId
@@ -109,7 +109,7 @@ class Withdrawn(msgspec.Struct, frozen=True, array_like=True):
     place: Place
 
 
-class LeaseRow(msgspec.Struct, frozen=True, array_like=True):
+class LeaseRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What a lease remembers of the waiting row that it replaced."""
 
     id: JobId
@@ -121,7 +121,7 @@ class LeaseRow(msgspec.Struct, frozen=True, array_like=True):
     key: str | None
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True, gc=False):
     """A worker's right to run *job*, as attempt number *attempt*."""
 
     owner: OwnerId
@@ -129,7 +129,7 @@ class Lease(msgspec.Struct, frozen=True):
     attempt: int
 
 
-class Owner(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class Owner(msgspec.Struct, frozen=True, gc=False, array_like=True, kw_only=True):
     """A worker process, as the store knows it."""
 
     id: OwnerId
@@ -141,7 +141,7 @@ class Owner(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     queues: tuple[str, ...]
 
 
-class JobRef(msgspec.Struct, frozen=True):
+class JobRef(msgspec.Struct, frozen=True, gc=False):
     """A job by its id, or by queue and key."""
 
     id: JobId | None = None

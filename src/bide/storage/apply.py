@@ -6,6 +6,7 @@ a put also runs at recovery and on a replica: ``rebuild(log) == index``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from bide.errors import CorruptIndex
 from bide.format.row import (
     decode_job,
-    encode_due_tail,
+    encode_due,
     encode_job,
     encode_lease,
     encode_owner,
@@ -116,18 +117,33 @@ class Applier:
         self._txn.put(META_LOG, encode_position(position), db=self._meta)
 
     def _put(self, jobs: Sequence[Job], rows: Sequence[bytes]) -> None:
-        put = self._txn.put
-        for job, row in zip(jobs, rows, strict=True):
-            queue = encode_queue(job.queue)
-            appended = put(encode_u64(job.id), row, append=True, db=self._jobs)
-            assert appended, f"job id {job.id} was given before"
-            put(queue + encode_due_tail(job.priority, job.due_ms, job.id), b"", db=self._due)
+        ids = [encode_u64(job.id) for job in jobs]
+        self._write(list(zip(ids, rows, strict=True)), db=self._jobs, append=True)
+        self._write(
+            [(encode_due(job.queue, job.priority, job.due_ms, job.id), b"") for job in jobs],
+            db=self._due,
+        )
+        for queue, count in Counter([job.queue for job in jobs]).items():
+            counts = self._count(queue)
+            counts.waiting += count
+            counts.put_total += count
+        for job in jobs:
             if job.key is not None:
                 self._hold_key(job.queue, job.key, job.id)
-            counts = self._count(job.queue)
-            counts.waiting += 1
-            counts.put_total += 1
-        put(META_NEXT_JOB, encode_u64(jobs[-1].id + 1), db=self._meta)
+        self._txn.put(META_NEXT_JOB, encode_u64(jobs[-1].id + 1), db=self._meta)
+
+    def _write(
+        self, items: Sequence[tuple[bytes, bytes]], *, db: Table, append: bool = False
+    ) -> None:
+        """Write rows; with *append* they are the table's last."""
+        if len(items) == 1:
+            ((key, value),) = items
+            count = int(self._txn.put(key, value, append=append, db=db))
+        else:
+            cursor = self._txn.cursor(db=db)
+            _, count = cursor.putmulti(items, append=append)
+            cursor.close()
+        assert count == len(items), "an id was given before"
 
     def _reserve(self, owner: OwnerId, leases: Sequence[LeaseRow]) -> None:
         for row in leases:
@@ -138,7 +154,7 @@ class Applier:
     def _return(self, owner: OwnerId, leases: Sequence[LeaseRow]) -> None:
         for row in leases:
             self._unlease(owner, row.id, row.queue)
-            key = encode_queue(row.queue) + encode_due_tail(row.priority, row.due_ms, row.id)
+            key = encode_due(row.queue, row.priority, row.due_ms, row.id)
             self._txn.put(key, b"", db=self._due)
             self._count(row.queue).waiting += 1
 
@@ -151,7 +167,7 @@ class Applier:
 
     def _wait(self, job: Job, row: bytes) -> Counts:
         self._txn.put(encode_u64(job.id), row, db=self._jobs)
-        key = encode_queue(job.queue) + encode_due_tail(job.priority, job.due_ms, job.id)
+        key = encode_due(job.queue, job.priority, job.due_ms, job.id)
         self._txn.put(key, b"", db=self._due)
         counts = self._count(job.queue)
         counts.waiting += 1
@@ -200,7 +216,7 @@ class Applier:
         removed = False
         match place:
             case Scheduled(priority, due_ms):
-                key = encode_queue(queue) + encode_due_tail(priority, due_ms, job_id)
+                key = encode_due(queue, priority, due_ms, job_id)
                 removed = self._txn.delete(key, db=self._due)
                 self._count(queue).waiting -= 1
             case Leased(owner):

@@ -29,6 +29,10 @@ class Ballast:
         self._disk = disk
         self._fd = disk.open(path, create=True)
 
+    def check(self) -> None:
+        """Raise `FileNotFoundError` if it was removed, as all else must have been."""
+        self._disk.size(self._fd)
+
     def is_whole(self) -> bool:
         """Whether the room is kept; takes it back if there is space."""
         if self._disk.size(self._fd) >= BALLAST_SIZE:

@@ -77,7 +77,18 @@ class Disk(Protocol):
         ...
 
     def close(self, fd: int) -> None: ...
-    def size(self, fd: int) -> int: ...
+    def size(self, fd: int) -> int:
+        """How many bytes a file has; `FileNotFoundError` if it was removed."""
+        ...
+
+    def end(self, fd: int) -> int:
+        """The same of a file that is written and synced all the time, removed or not.
+
+        It does not ask for the file's times. Once they were asked for, Linux
+        stamps the next write anew, and the sync behind it writes the stamp as well.
+        """
+        ...
+
     def write(self, fd: int, data: bytes, offset: int) -> None:
         """Write all of *data* at *offset*."""
         ...
@@ -154,6 +165,9 @@ class OsDisk:
         if status.st_nlink == 0:  # what is written to it goes with its last descriptor
             raise FileNotFoundError(errno.ENOENT, "the file was deleted")
         return status.st_size
+
+    def end(self, fd: int) -> int:
+        return os.lseek(fd, 0, os.SEEK_END)
 
     def write(self, fd: int, data: bytes, offset: int) -> None:
         view = memoryview(data)

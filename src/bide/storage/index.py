@@ -23,6 +23,7 @@ from bide.format.row import (
     decode_queue,
     decode_queue_row,
     decode_u64,
+    encode_due,
     encode_due_tail,
     encode_pair,
     encode_queue,
@@ -175,7 +176,7 @@ class IndexView:
         return found_first
 
     def is_waiting(self, job: Job) -> bool:
-        key = encode_queue(job.queue) + encode_due_tail(job.priority, job.due_ms, job.id)
+        key = encode_due(job.queue, job.priority, job.due_ms, job.id)
         return self._txn.get(key, db=self._tables["due"]) is not None
 
     def owner(self, owner: OwnerId) -> Owner | None:

@@ -281,7 +281,7 @@ class SegmentLog:
         size is faster. What a dead writer or a failed transaction
         left is dropped: nothing but zeros ever stands behind the log's end.
         """
-        file_size = self._disk.size(self._fd)
+        file_size = self._disk.end(self._fd)
         if file_size < start:
             raise StoreFailed(
                 f"{self._file}: {file_size} bytes, but the index has seen {start}: "
@@ -292,6 +292,7 @@ class SegmentLog:
             self._disk.truncate(self._fd, start)
             file_size = start
         if start + size > file_size:
+            self._disk.size(self._fd)  # a segment that was removed takes no more
             ahead = min(start + size + RESERVE_SIZE, max(self._segment_size, start + size))
             try:
                 self._disk.reserve(self._fd, ahead)

@@ -68,6 +68,10 @@ class OpenParts(Parts):
             self._users.close()
             self._ballast.close()
 
+    def check(self) -> None:
+        with mapped_errors(self._directory.path):
+            self._ballast.check()
+
     def has_room(self) -> bool:
         with mapped_errors(self._directory.path):
             return self._ballast.is_whole()

@@ -26,6 +26,9 @@ class Parts:
         self.environment.close()
         self.log.close()
 
+    def check(self) -> None:
+        """Refuse, with a `StoreError`, to write to what was removed from under this process."""
+
     def has_room(self) -> bool:
         """Whether a put may take space: none may that is kept for settlements."""
         return True

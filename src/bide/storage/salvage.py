@@ -9,6 +9,7 @@ from bide.format.row import (
     decode_job,
     decode_pair,
     decode_u64,
+    encode_due,
     encode_due_tail,
     encode_lease,
     encode_pair,
@@ -185,7 +186,7 @@ class Salvager(Applier):
 
     def _return_one(self, row: LeaseRow) -> None:
         if self._uproot(row.id, row.queue):
-            key = encode_queue(row.queue) + encode_due_tail(row.priority, row.due_ms, row.id)
+            key = encode_due(row.queue, row.priority, row.due_ms, row.id)
             self._txn.put(key, b"", db=self._due)
             self._count(row.queue).waiting += 1
 

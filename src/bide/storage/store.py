@@ -1,11 +1,12 @@
 """One store in this process: commands in, answers out, through log and index.
 
 Callers that arrive together share a commit: each leaves its commands in a
-line and takes the commit lock; whoever gets it commits all that waits, and
-the others find theirs done. Callers that want to know their commands on
-the disk then share a sync in the same way, while the next commit goes on.
-A sync that nobody waits for is the ticker's: one thread, started when it is
-first needed, and again in a child of a fork, which has none.
+line, and whoever gets the commit lock commits all that waits. Of those that
+want to know their commands on the disk one leads: it commits for all,
+syncs once, and wakes them; who comes meanwhile waits for the next turn, so
+that groups are as large as the disk is slow. Others hold up nobody, and
+nobody holds them up: they commit the line, and leave the sync to those in it.
+A sync that nobody waits for is the ticker's.
 
 A commit, in LMDB's write transaction, which is also the lock between
 processes::
@@ -29,14 +30,13 @@ from typing import Literal
 
 import lmdb
 
-from bide.errors import BideError, JobError, StoreClosed, StoreError, StoreFailed, StoreFull
-from bide.format.commit import Entry, encode_commit, encode_rows
+from bide.errors import BideError, StoreClosed, StoreError, StoreFailed, StoreFull
+from bide.format.commit import Entry, encode_commit
 from bide.format.record import HEAD_SIZE
 from bide.model.commands import Answer, Command
-from bide.model.machine import decide
 from bide.storage.apply import Applier
 from bide.storage.ballast import NO_ROOM
-from bide.storage.caller import Caller, refuse, takes_space
+from bide.storage.caller import Caller, held_lock, refuse, takes_space
 from bide.storage.environment import index_error
 from bide.storage.fork import ForkOrder, unforked, watch_forks
 from bide.storage.index import IndexView
@@ -44,12 +44,11 @@ from bide.storage.log import Log
 from bide.storage.log_files import START, Position
 from bide.storage.parts import Parts, Snapshot
 from bide.storage.tables import Environment
+from bide.storage.ticker import Ticker
 
 Sync = Literal["always", "interval", "never"]
 """When a durable command is answered: after `fdatasync`; at once, with an
 `fdatasync` to follow within 50 ms; at once, and the kernel writes when it will."""
-
-SYNC_INTERVAL_S = 0.05
 
 GROUP_JOBS_MAX = 10_000
 GROUP_SIZE_MAX = 64 << 20
@@ -79,21 +78,38 @@ class Store:
         self._snapshot_lock = threading.Lock()  # taken before _lock: a snapshot is being read
         self._lock = threading.Lock()  # LMDB, and everything below it
         self._sync_lock = threading.Lock()  # taken after _lock, never before
+        self._lead = threading.Lock()  # taken before both: one commits and syncs for the line
         self._line: deque[Caller] = deque()
         self._syncing = False
-        self._sync_over = _held_lock()  # released, and replaced, when a sync is over
+        self._sync_over = held_lock()  # released, and replaced, when a sync is over
         self._appended_end = 0
         self._synced_end = 0
-        self._ticker: threading.Thread | None = None
-        self._dirty = threading.Event()  # the ticker has something to sync
-        self._hurry = threading.Event()  # and not only within the interval
+        self._ticker = Ticker(self._sync_unasked, self._lock)
 
     def submit(
-        self, commands: Sequence[Command], now_ms: int, *, sync: Sync
+        self,
+        commands: Sequence[Command],
+        now_ms: int,
+        *,
+        sync: Sync,
+        wait: bool = True,
+        committed: Callable[[], object] | None = None,
     ) -> list[Answer | BideError]:
-        """`commit`, and `persist` as *sync* says."""
-        answers, end = self.commit(commands, now_ms)
-        self.persist(end, sync)
+        """`commit`, and `persist` as *sync* says; or without *wait*, `persist_soon`.
+
+        Args:
+            committed: Called in between, by any thread; it must not raise.
+
+        Raises:
+            StoreFailed: It is done, but may be lost with the machine's power.
+            StoreError: Nothing of it was done.
+        """
+        if wait and sync == "always":
+            return self._submit_durably(Caller(commands, now_ms, committed))
+        answers, _ = self.commit(commands, now_ms)
+        if committed is not None:
+            committed()
+        self.persist_soon(sync)
         return answers
 
     def commit(
@@ -112,7 +128,8 @@ class Store:
         self._line.append(caller)
         with self._lock:
             while not caller.done:
-                self._commit_group()
+                for one in self._commit_group():
+                    one.wake()
             end = self._appended_end
         if caller.error is not None:
             raise caller.error
@@ -134,11 +151,8 @@ class Store:
 
         If it fails, the store closes itself, and the next call says so.
         """
-        if sync == "always":
-            self._hurry.set()  # before _dirty, which has the ticker look at it
         if sync != "never":
-            self._dirty.set()
-            self._have_ticker()
+            self._ticker.ask(hurry=sync == "always")
 
     @contextlib.contextmanager
     def view(self) -> Iterator[IndexView]:
@@ -199,7 +213,7 @@ class Store:
         """Sync, and let go of the files. Closing twice is harmless."""
         with self._snapshot_lock, self._lock, self._sync_lock:
             self._closed = True
-            self._dirty.set()  # for the ticker to see it
+            self._ticker.stop()
             parts, self._parts = self._parts, None
             if parts is not None:
                 try:
@@ -282,8 +296,52 @@ class Store:
             self._parts = self._open_parts()
         return self._parts
 
-    def _commit_group(self) -> None:
-        """Commit the head of the line. Each caller in it is done, or still in line."""
+    def _submit_durably(self, caller: Caller) -> list[Answer | BideError]:
+        self._line.append(caller)
+        while not caller.done:
+            if self._lead.locked():
+                caller.wait()
+                continue
+            try:
+                with self._lead:
+                    self._lead_line(caller)
+            finally:
+                self._wake_next()  # it came when this thread led, and waits
+        if caller.error is not None:
+            raise caller.error
+        if not caller.synced:  # committed by one who does not sync, or was interrupted
+            if caller.committed is not None:
+                caller.committed()
+            self._sync_to(self._appended_end)
+        return caller.answers
+
+    def _lead_line(self, caller: Caller) -> None:
+        """Commit the line, and have it on the disk, for all who wait in it."""
+        group: list[Caller] = []
+        try:
+            with self._lock:
+                if not caller.done:
+                    group = self._commit_group()
+                end = self._appended_end
+            for one in group:
+                if one.committed is not None:
+                    one.committed()
+            if caller.error is None:  # else the others look for themselves
+                self._sync_to(end)
+                for one in group:
+                    one.synced = True
+        finally:
+            for one in group:
+                one.wake()
+
+    def _wake_next(self) -> None:
+        try:
+            self._line[0].wake()
+        except IndexError:
+            return
+
+    def _commit_group(self) -> list[Caller]:
+        """Commit the head of the line; each caller that is returned is done."""
         group: list[Caller] = []
         try:
             self._take_group(group)
@@ -301,6 +359,7 @@ class Store:
             for caller in reversed(group):
                 if not caller.done and caller not in self._line:
                     self._line.appendleft(caller)
+        return group
 
     def _take_group(self, group: list[Caller]) -> None:
         jobs = size = 0
@@ -323,7 +382,10 @@ class Store:
         """Carry out the commands of *group* in one transaction."""
         assert group, "a caller is neither done nor in line"
         is_put = takes_space(group)
-        if is_put and not self._open().has_room():
+        parts = self._open()
+        if not is_put:
+            parts.check()
+        elif not parts.has_room():
             raise StoreFull(NO_ROOM.format(path=self.path), path=self.path)
         while True:
             try:
@@ -346,10 +408,7 @@ class Store:
                     return False
                 entries: list[Entry] = []
                 for caller in group:
-                    caller.answers = [
-                        _carry_out(command, caller.now_ms, view, applier, entries)
-                        for command in caller.commands
-                    ]
+                    caller.carry_out(view, applier, entries)
                 if entries:
                     body = encode_commit(entries)
                     size = HEAD_SIZE + len(body)
@@ -410,7 +469,7 @@ class Store:
                 self._sync_once(self._parts)
 
     def _sync_once(self, parts: Parts) -> None:
-        over, next_over = self._sync_over, _held_lock()
+        over, next_over = self._sync_over, held_lock()
         goal = self._appended_end
         try:
             self._syncing = True
@@ -424,52 +483,10 @@ class Store:
             self._sync_over, self._syncing = next_over, False
             over.release()
 
-    def _have_ticker(self) -> None:
-        if self._ticker is not None and self._ticker.is_alive():
-            return
-        with self._lock:  # one thread for all who come; and no fork in the midst of it
-            # Not alive: none yet, or an interrupt came between the making and the start of one.
-            if self._ticker is None or not self._ticker.is_alive():
-                self._ticker = threading.Thread(target=self._tick, name="bide-sync", daemon=True)
-                self._ticker.start()
-
-    def _tick(self) -> None:
-        """Sync what `persist_soon` was asked for, until the store closes."""
-        while self._dirty.wait():
-            self._hurry.wait(SYNC_INTERVAL_S / 2)
-            self._hurry.clear()
-            self._dirty.clear()
-            if self._closed or self._broken is not None:  # looked at after the clear
-                return
-            with contextlib.suppress(StoreError):  # the next call says it
-                self._sync_to(self._appended_end)
-
-
-def _held_lock() -> threading.Lock:
-    lock = threading.Lock()
-    lock.acquire()
-    return lock
-
-
-def _carry_out(
-    command: Command,
-    now_ms: int,
-    view: IndexView,
-    applier: Applier,
-    entries: list[Entry],
-) -> Answer | BideError:
-    """Decide one command, applying each fact before the next is asked for."""
-    before = len(entries)
-    decision = decide(command, view, now_ms)
-    try:
-        while True:
-            fact = next(decision)
-            rows = encode_rows(fact)
-            applier.apply(fact, rows)
-            entries.append((fact, rows))
-    except StopIteration as stop:
-        answer: Answer = stop.value
-        return answer
-    except (JobError, StoreError) as error:
-        assert len(entries) == before, "a refused command has changed something"
-        return error
+    def _sync_unasked(self) -> bool:
+        """For the ticker: sync, unless the store is closed."""
+        if self._closed or self._broken is not None:
+            return False
+        with contextlib.suppress(StoreError):  # the next call says it
+            self._sync_to(self._appended_end)
+        return True

@@ -8,7 +8,7 @@ fills them with dicts and sorted lists, for a store that lives in memory.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, Self
 
 import msgspec
@@ -42,6 +42,17 @@ class Cursor(Protocol):
     def next(self) -> bool: ...
     def key(self) -> bytes: ...
     def value(self) -> bytes: ...
+    def putmulti(
+        self, items: Sequence[tuple[bytes, bytes]], /, *, append: bool = ...
+    ) -> tuple[int, int]:
+        """Write rows as `Transaction.put` does, many in one call.
+
+        Returns:
+            How many were taken, and how many of them were written.
+        """
+        ...
+
+    def close(self) -> None: ...
 
 
 class Transaction(Protocol):
@@ -86,9 +97,10 @@ class _MemoryTable:
 
 
 class _MemoryCursor:
-    __slots__ = ("_index", "_table")
+    __slots__ = ("_index", "_table", "_txn")
 
-    def __init__(self, table: _MemoryTable) -> None:
+    def __init__(self, txn: _MemoryTransaction, table: _MemoryTable) -> None:
+        self._txn = txn
         self._table = table
         self._index = 0
 
@@ -105,6 +117,16 @@ class _MemoryCursor:
 
     def value(self) -> bytes:
         return self._table.rows[self.key()]
+
+    def putmulti(
+        self, items: Sequence[tuple[bytes, bytes]], /, *, append: bool = False
+    ) -> tuple[int, int]:
+        put = self._txn.put
+        written = sum(put(key, value, append=append, db=self._table) for key, value in items)
+        return len(items), written
+
+    def close(self) -> None:
+        """Nothing to give back."""
 
 
 class _MemoryTransaction:
@@ -133,7 +155,7 @@ class _MemoryTransaction:
         return True
 
     def cursor(self, *, db: _MemoryTable) -> Cursor:
-        return _MemoryCursor(db)
+        return _MemoryCursor(self, db)
 
     def __enter__(self) -> Self:
         return self

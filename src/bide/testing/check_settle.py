@@ -207,6 +207,13 @@ def settled_work_can_be_synced(trial: Trial) -> None:
     assert trial.stats().succeeded_total == 1
 
 
+def puts_can_be_synced_later(trial: Trial) -> None:
+    for mode in (None, "always", "interval", "never"):
+        trial.backend.put([trial.job()], sync=mode, wait=False)
+        trial.backend.sync(mode)
+    assert trial.stats().put_total == 4
+
+
 def refused_settlement_does_not_hold_up_others(trial: Trial) -> None:
     trial.put_all([trial.job()] * 3)
     worker = trial.attend()
@@ -235,5 +242,6 @@ CHECKS = (
     settling_for_another_owner_is_refused,
     settling_what_was_never_leased_is_refused,
     settled_work_can_be_synced,
+    puts_can_be_synced_later,
     refused_settlement_does_not_hold_up_others,
 )

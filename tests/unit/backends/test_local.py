@@ -240,3 +240,16 @@ def test_the_space_of_what_was_cancelled_is_used_again(tmp_path: Path) -> None:
     (queue,) = backend.stats().queues
     assert (queue.waiting, queue.cancelled_total) == (0, 8 * len(jobs))
     backend.close()
+
+
+def test_what_was_put_without_waiting_is_on_the_disk_behind_a_sync(tmp_path: Path) -> None:
+    backend = open_at(tmp_path / "store")
+    new = NewJob(queue="q", task="t", args=b"", due_ms=0)
+    backend.put([new], wait=False)
+    store = store_of(backend)
+    assert store._synced_end < store.end
+    backend.sync()  # as it was opened: never
+    assert store._synced_end < store.end
+    backend.sync("always")
+    assert store._synced_end == store.end
+    backend.close()

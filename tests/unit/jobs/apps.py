@@ -27,6 +27,8 @@ class Recorder:
 
     def __init__(self) -> None:
         self.puts: list[tuple[int, Sync | None]] = []
+        self.synced: list[Sync | None] = []
+        """What was waited for, by the puts themselves or behind them."""
         self.opened: list[tuple[str, Sync | None, bool]] = []
         self.refusal: Exception | None = None
         self.gate: threading.Event | None = None
@@ -45,16 +47,21 @@ class Recorder:
         backend = open_memory(clock)
         put = backend.put
 
-        def noted(jobs: Sequence[NewJob], *, sync: Sync | None = None) -> tuple[PutResult, ...]:
+        def noted(
+            jobs: Sequence[NewJob], *, sync: Sync | None = None, wait: bool = True
+        ) -> tuple[PutResult, ...]:
             self.entered.set()
             if self.gate is not None:
                 self.gate.wait(60)
             self.puts.append((len(jobs), sync))
             if self.refusal is not None:
                 raise self.refusal
-            return put(jobs, sync=sync)
+            if wait:
+                self.synced.append(sync)
+            return put(jobs, sync=sync, wait=wait)
 
         backend.put = noted  # type: ignore[method-assign]
+        backend.sync = self.synced.append  # type: ignore[method-assign, assignment]
         return backend
 
     def app(self, sync: Sync | None = None) -> jobs_app.App:

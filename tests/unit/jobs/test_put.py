@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from bide.errors import (
     InvalidOption,
     KeyTaken,
 )
+from bide.jobs.task import Request
 from bide.model.job import State
 from tests.unit.jobs.apps import Recorder, make_app, note
 
@@ -128,6 +129,7 @@ def test_sync_is_handed_on() -> None:
         app.enqueue_many([task.request(1)])
         assert recorder.opened == [("any:", "interval", True)]
         assert [sync for _, sync in recorder.puts] == [None, "never", "always", "always", None]
+        assert recorder.synced == [None, "never", "always", "always", None]
 
 
 def test_enqueue_many_is_as_durable_as_its_most_careful_request() -> None:
@@ -139,6 +141,26 @@ def test_enqueue_many_is_as_durable_as_its_most_careful_request() -> None:
         app.enqueue_many([hasty.request(1), hasty.request(2)])
         app.enqueue_many([hasty.request(1), task.request(2)])
         assert [sync for _, sync in recorder.puts] == ["always", "never", None]
+        assert recorder.synced == ["always", "never", None]
+
+
+def test_enqueue_many_waits_once_for_all_its_commits_and_also_if_it_fails() -> None:
+    recorder = Recorder()
+    with recorder.app() as app:
+        task = app.task(note)
+        careful = [task.using(sync="always").request(n) for n in range(2_000)]
+        hasty = [task.using(sync="never").request(n) for n in range(1_000)]
+        app.enqueue_many(careful + hasty)
+        assert [sync for _, sync in recorder.puts] == ["always", "always", "never"]
+        assert recorder.synced == ["always"]
+
+        def bad() -> Iterator[Request]:
+            yield from hasty
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            app.enqueue_many(bad())
+        assert recorder.synced == ["always", "never"]
 
 
 def test_a_put_is_as_durable_as_its_request_beside_one_with_the_stores_default() -> None:

@@ -68,6 +68,11 @@ class FaultyDisk(OsDisk):
             raise self._error()
         return super().size(fd)
 
+    def end(self, fd: int) -> int:
+        if self._fails("end"):
+            raise self._error()
+        return super().end(fd)
+
     def write(self, fd: int, data: bytes, offset: int) -> None:
         if self._fails("write"):
             super().write(fd, data[: len(data) // 2], offset)

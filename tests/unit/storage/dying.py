@@ -12,7 +12,7 @@ from bide.storage.disk import OsDisk
 from tests.unit.storage.children import Child
 
 METHODS = (
-    *("open", "open_to_read", "close", "size", "write", "read", "truncate", "reserve"),
+    *("open", "open_to_read", "close", "size", "end", "write", "read", "truncate", "reserve"),
     *("sync", "sync_directory", "names", "make_directory", "rename", "remove"),
 )
 

@@ -57,6 +57,8 @@ class CountingTransaction:
 
             key = staticmethod(cursor.key)
             value = staticmethod(cursor.value)
+            putmulti = staticmethod(cursor.putmulti)
+            close = staticmethod(cursor.close)
 
         return Counting()
 

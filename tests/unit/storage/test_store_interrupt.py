@@ -19,7 +19,7 @@ from bide.errors import StoreFull
 from bide.storage.caller import Caller
 from bide.storage.log import SegmentLog
 from bide.storage.parts import Parts
-from bide.storage.store import Store
+from bide.storage.store import Store, Sync
 from tests.unit.storage.histories import check_tables, disk_store, dump_store, put, waiting_args
 
 SOURCE = str(Path(bide.__file__).parent)
@@ -85,7 +85,7 @@ def refuse_large(store: Store) -> None:
     vars(log)["append"] = refuse
 
 
-def run_interrupted(path: Path, at: int, arrange: Callable[[Store], object]) -> bool:
+def run_interrupted(path: Path, at: int, arrange: Callable[[Store], object], sync: Sync) -> bool:
     """Commit for two others, interrupted at step *at*; False if there is no such step."""
     store = disk_store(path)
     store.submit([put(b"old")], 0, sync="never")
@@ -97,9 +97,10 @@ def run_interrupted(path: Path, at: int, arrange: Callable[[Store], object]) -> 
     is_interrupted = False
     try:
         with interrupt:
-            store.submit([put(b"own")], 0, sync="never")
+            store.submit([put(b"own")], 0, sync=sync)
     except KeyboardInterrupt:
         is_interrupted = True
+    assert not store._lead.locked()
     for other in others:
         finish(store, other)
     found = waiting_args(store)
@@ -113,12 +114,13 @@ def run_interrupted(path: Path, at: int, arrange: Callable[[Store], object]) -> 
     return is_interrupted
 
 
+@pytest.mark.parametrize("sync", ["never", "always"])
 @pytest.mark.parametrize("arrange", [leave_alone, refuse_large], ids=["together", "each alone"])
 def test_others_are_done_once_wherever_the_interrupt_comes(
-    tmp_path: Path, arrange: Callable[[Store], object]
+    tmp_path: Path, arrange: Callable[[Store], object], sync: Sync
 ) -> None:
     count = 0
-    while run_interrupted(tmp_path / str(count), count + 1, arrange):
+    while run_interrupted(tmp_path / str(count), count + 1, arrange, sync):
         count += 1
         assert count < STEPS_MAX
     assert count > 50

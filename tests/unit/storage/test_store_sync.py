@@ -176,7 +176,7 @@ class SyncLine:
 @pytest.fixture
 def no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interval that no test sees the end of."""
-    monkeypatch.setattr("bide.storage.store.SYNC_INTERVAL_S", 8 * GUARD_S)
+    monkeypatch.setattr("bide.storage.ticker.SYNC_INTERVAL_S", 8 * GUARD_S)
 
 
 @pytest.mark.usefixtures("no_interval")
@@ -210,7 +210,7 @@ def test_soon_cuts_an_interval_short() -> None:
     store.persist_soon("always")
     synced.wait()
     assert log.synced_end == log.end
-    assert not store._hurry.is_set()  # the next interval is a whole one
+    assert not store._ticker._hurry.is_set()  # the next interval is a whole one
     store.close()
 
 
@@ -240,8 +240,8 @@ def test_soon_has_nothing_to_do_where_a_put_has_synced(store: Store, disk: Fault
     store.submit([put(b"")], 0, sync="always")
     store.persist_soon("always")
     store.close()
-    assert store._ticker is not None
-    store._ticker.join(GUARD_S)
+    assert store._ticker._thread is not None
+    store._ticker._thread.join(GUARD_S)
     assert disk.count("sync") == 1
 
 
@@ -250,15 +250,15 @@ def test_many_who_need_the_thread_at_once_start_one(store: Store) -> None:
     with ThreadPoolExecutor(max_workers=16) as threads:
         with store._lock:  # until all of them may have found none
             callers = [threads.submit(store.persist_soon, "always") for _ in range(16)]
-            assert store._dirty.wait(GUARD_S)
+            assert store._ticker._dirty.wait(GUARD_S)
         for caller in callers:
             caller.result(GUARD_S)
         started = [x for x in threading.enumerate() if x not in before and x.name == "bide-sync"]
-    assert started == [store._ticker]
+    assert started == [store._ticker._thread]
 
 
 def test_a_thread_that_was_made_and_not_started_is_replaced(store: Store, disk: FaultyDisk) -> None:
-    store._ticker = threading.Thread()  # an interrupt came in between
+    store._ticker._thread = threading.Thread()  # an interrupt came in between
     store.commit([put(b"")], 0)
     store.persist_soon("always")
     assert disk.synced.wait(GUARD_S)
@@ -278,9 +278,9 @@ def test_close_waits_for_the_sync_under_way_and_syncs_the_rest() -> None:
     closing.join(GUARD_S)
     assert not closing.is_alive()
     assert log.synced_end == log.end
-    assert store._ticker is not None
-    store._ticker.join(GUARD_S)
-    assert not store._ticker.is_alive()
+    assert store._ticker._thread is not None
+    store._ticker._thread.join(GUARD_S)
+    assert not store._ticker._thread.is_alive()
 
 
 # ---------------------------------------------------------------- interval, never, close
@@ -298,11 +298,11 @@ def test_interval_syncs_without_another_call(store: Store, disk: FaultyDisk) -> 
 
 def test_interval_starts_one_thread_which_ends_with_the_store(store: Store) -> None:
     store.submit([put(b"")], 0, sync="interval")
-    ticker = store._ticker
+    ticker = store._ticker._thread
     assert ticker is not None
     assert ticker.daemon
     store.submit([put(b"")], 0, sync="interval")
-    assert store._ticker is ticker
+    assert store._ticker._thread is ticker
     store.close()
     ticker.join(GUARD_S)
     assert not ticker.is_alive()
@@ -313,7 +313,7 @@ def test_never_leaves_it_to_the_kernel(store: Store, disk: FaultyDisk) -> None:
         store.submit([put(b"")], 0, sync="never")
         store.persist_soon("never")
     assert disk.count("sync") == 0
-    assert store._ticker is None
+    assert store._ticker._thread is None
 
 
 def test_close_syncs_what_is_left(store: Store, disk: FaultyDisk) -> None:
