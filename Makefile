@@ -8,7 +8,7 @@ PIP_FLAGS := --quiet --quiet --no-cache-dir --disable-pip-version-check --no-inp
 # Empty: what pyproject.toml says.
 TESTS ?=
 
-.PHONY: help demo test check sim crash bench soak format lock clean
+.PHONY: help demo test check sim crash fuzz bench soak format lock clean
 
 help:  ## Show this list
 	@echo "make TARGET, where TARGET is one of:"
@@ -38,6 +38,9 @@ sim: $(READY)  ## Simulate worlds with faults for a minute (SEED=n STEPS=m repla
 
 crash: $(READY)  ## Kill processes at every call that changes the disk, and at random moments
 	@$(BIN)/python -m pytest -q tests/crash tests/unit/storage --all-points
+
+fuzz: $(READY)  ## Feed each decoder damaged bytes for a minute (SECONDS=n)
+	@$(BIN)/python -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS))
 
 bench: $(READY)  ## Measure, and compare with the goals
 	@$(BIN)/python -m bench

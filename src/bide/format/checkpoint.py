@@ -148,6 +148,6 @@ def decode_table(data: bytes, head: CheckpointHead) -> list[int]:
     """
     if len(data) < _CHECK.size * head.chunk_count:
         raise CorruptCheckpoint("cut short within its table of checks")
-    if crc32(data) != head.table_check:
+    if len(data) > _CHECK.size * head.chunk_count or crc32(data) != head.table_check:
         raise CorruptCheckpoint("its table of checks is damaged")
     return [check for (check,) in _CHECK.iter_unpack(data)]

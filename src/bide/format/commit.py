@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from bide.errors import CorruptRecord
 from bide.format.row import decode_job, encode_job
+from bide.format.unreadable import UNREADABLE
 from bide.model.facts import Fact, FactWithJobs
 
 Entry = tuple[Fact, tuple[bytes, ...]]
@@ -45,7 +46,7 @@ def decode_commit(body: bytes) -> list[Entry]:
     """
     try:
         entries = _decode(body)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise CorruptRecord(f"a record's body cannot be read: {error}") from None
     return [
         (replace(fact, jobs=tuple(map(decode_job, rows))) if rows else fact, rows)

@@ -13,9 +13,12 @@ The row of the job that carries it has a check of its own.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 
 from bide.errors import CorruptIndex
+from bide.format.unreadable import UNREADABLE
 from bide.model.job import NewJob
 
 VERSION = 1
@@ -39,8 +42,6 @@ def encode_group(group: Group) -> bytes:
 def decode_group(data: bytes) -> Group:
     """The group in *data*; `CorruptIndex` if it holds none that this version knows."""
     if data[:1] == bytes((VERSION,)):
-        try:
+        with suppress(*UNREADABLE):
             return _decode(data[1:])
-        except msgspec.DecodeError:
-            pass
     raise CorruptIndex("the jobs of a transaction cannot be read: another version wrote them")

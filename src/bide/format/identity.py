@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from bide.errors import NotAStore, UnsupportedFormat
+from bide.format.unreadable import UNREADABLE
 
 FILE_NAME = "bide.json"
 FORMAT = "bide store"
@@ -52,9 +53,9 @@ def decode_identity(data: bytes) -> Identity:
                 f"the store has format {header.version}; this bide reads {VERSION}: upgrade bide"
             )
         identity = msgspec.json.decode(data, type=Identity)
-        bytes.fromhex(identity.store_id)
-    except (msgspec.DecodeError, ValueError) as error:
+        store_id = bytes.fromhex(identity.store_id)
+    except (*UNREADABLE, ValueError) as error:
         raise NotAStore(f"{FILE_NAME} cannot be read: {error}") from None
-    if len(identity.store_id) != 32 or identity.segment_size < SEGMENT_SIZE_MIN:
+    if len(store_id) != 16 or identity.segment_size < SEGMENT_SIZE_MIN:
         raise NotAStore(f"{FILE_NAME} states an impossible store")
     return identity

@@ -1,6 +1,6 @@
 """One record of the log: the facts of one transaction, framed.
 
-Layout, big-endian; a head of 40 bytes, then the body:
+Layout, big-endian; a head of 48 bytes, then the body:
 
     ======  ====  ====================================================
     offset  size  field

@@ -28,12 +28,14 @@ is looked at whenever the row is read. A job's bytes are the same in the log.
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from functools import lru_cache
 from zlib import crc32
 
 import msgspec
 
 from bide.errors import CorruptIndex
+from bide.format.unreadable import UNREADABLE
 from bide.model.job import Job, JobId, LeaseRow, Owner
 from bide.model.limits import PRIORITY_MAX
 from bide.model.queue import QueueRow
@@ -60,12 +62,18 @@ encode_pair = _PAIR.pack
 
 
 def decode_u64(data: bytes) -> int:
-    value: int = _U64.unpack(data)[0]
+    try:
+        value: int = _U64.unpack(data)[0]
+    except struct.error:
+        raise _damaged("a number", data) from None
     return value
 
 
 def decode_pair(data: bytes) -> tuple[int, int]:
-    first, second = _PAIR.unpack(data)
+    try:
+        first, second = _PAIR.unpack(data)
+    except struct.error:
+        raise _damaged("a pair of numbers", data) from None
     return first, second
 
 
@@ -83,9 +91,10 @@ def decode_job(row: bytes, job_id: int | None = None) -> Job:
     """
     data = _unsealed(row)
     if data is not None:
-        job = _decode_job(data)
-        if job_id is None or job.id == job_id:
-            return job
+        with suppress(*UNREADABLE):
+            job = _decode_job(data)
+            if job_id is None or job.id == job_id:
+                return job
     raise CorruptIndex(f"job {job_id}: its stored row is damaged")
 
 
@@ -97,9 +106,10 @@ def decode_queue_row(row: bytes, name: str) -> QueueRow:
     """The row of queue *name*; `CorruptIndex` if it is not what was written."""
     data = _unsealed(row)
     if data is not None:
-        queue_row = _decode_queue_row(data)
-        if queue_row.name == name:
-            return queue_row
+        with suppress(*UNREADABLE):
+            queue_row = _decode_queue_row(data)
+            if queue_row.name == name:
+                return queue_row
     raise CorruptIndex(f"queue {name!r}: its stored row is damaged")
 
 
@@ -131,7 +141,10 @@ def encode_queue(queue: str) -> bytes:
 
 def decode_queue(key: bytes) -> str:
     """The queue whose name starts *key*."""
-    return key[1 : 1 + key[0]].decode()
+    try:
+        return key[1 : 1 + key[0]].decode()
+    except (IndexError, UnicodeDecodeError):
+        raise _damaged("a queue's key", key) from None
 
 
 def encode_due(queue: str, priority: int, due_ms: int, job_id: int) -> bytes:
@@ -145,7 +158,10 @@ def encode_due_tail(priority: int, due_ms: int, job_id: int) -> bytes:
 
 def decode_due_tail(key: bytes) -> tuple[int, int, JobId]:
     """(priority, due_ms, id) from the end of a key of table *due*."""
-    inverted, due_ms, job_id = _DUE_TAIL.unpack(key[-DUE_TAIL_SIZE:])
+    try:
+        inverted, due_ms, job_id = _DUE_TAIL.unpack(key[-DUE_TAIL_SIZE:])
+    except struct.error:
+        raise _damaged("a waiting job's key", key) from None
     return PRIORITY_MAX - inverted, due_ms, job_id
 
 
@@ -154,7 +170,10 @@ def encode_lease(row: LeaseRow) -> bytes:
 
 
 def decode_lease(data: bytes) -> LeaseRow:
-    return _decode_lease(data)
+    try:
+        return _decode_lease(data)
+    except UNREADABLE:
+        raise _damaged("a lease", data) from None
 
 
 def encode_owner(owner: Owner) -> bytes:
@@ -162,4 +181,11 @@ def encode_owner(owner: Owner) -> bytes:
 
 
 def decode_owner(data: bytes) -> Owner:
-    return _decode_owner(data)
+    try:
+        return _decode_owner(data)
+    except UNREADABLE:
+        raise _damaged("an owner", data) from None
+
+
+def _damaged(what: str, data: bytes) -> CorruptIndex:
+    return CorruptIndex(f"the index holds {data[:64]!r} where {what} is wanted: it is damaged")

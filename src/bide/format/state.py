@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from bide.errors import NotAStore
+from bide.format.unreadable import UNREADABLE
 
 FILE_NAME = "state.json"
 
@@ -52,5 +53,5 @@ def decode_state(data: bytes) -> State:
     """
     try:
         return msgspec.json.decode(data, type=State)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise NotAStore(f"{FILE_NAME} cannot be read: {error}") from None

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from bide.errors import InvalidArguments
+from bide.format.unreadable import UNREADABLE
 from bide.jobs.context import Context
 from bide.model.limits import check_body
 
@@ -96,7 +97,7 @@ class Arguments:
         """
         try:
             values = self._decode(data)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise self._invalid(f"stored arguments: {error}") from None
         args: list[Any] = []
         kwargs: dict[str, Any] = {}

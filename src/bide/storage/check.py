@@ -151,7 +151,10 @@ class Checker:
             return [Fault(kind="index", path=str(path), text=f"it cannot be read: {said}")]
         for table, key, value in read_rows(self.rows):
             if table == "meta" and key == META_LOG:
-                self.position = decode_position(value)
+                try:
+                    self.position = decode_position(value)
+                except CorruptIndex as error:
+                    return [Fault(kind="index", path=str(path), text=str(error))]
         if self.position is None:
             self.position = START
         return []
@@ -261,8 +264,8 @@ def inspect_rows(path: Path) -> Iterator[str]:
                     decode_queue_row(value, key.decode())
         except CorruptIndex as error:
             yield str(error)
-        except (struct.error, msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
-            yield f"table {table}: a row cannot be read: {error}"
+        except UnicodeDecodeError as error:
+            yield f"table {table}: a key cannot be read: {error}"
     for job_id in sorted(jobs | places.keys()):
         if job_id not in jobs:
             yield f"job {job_id} is not there, but waits, runs or has failed"
@@ -310,7 +313,7 @@ def _tell(path: Path, table: str, what: str, key: bytes, told: int) -> Iterator[
 
 
 def _name(table: str, key: bytes) -> str:
-    with contextlib.suppress(struct.error, UnicodeDecodeError, IndexError):
+    with contextlib.suppress(CorruptIndex, UnicodeDecodeError, IndexError):
         match table:
             case "jobs":
                 return f"job {decode_u64(key)}"

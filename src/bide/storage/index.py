@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from bide.errors import CorruptIndex
 from bide.format.row import (
     decode_due_tail,
     decode_job,
@@ -30,6 +31,7 @@ from bide.format.row import (
     encode_queue_name,
     encode_u64,
 )
+from bide.format.unreadable import UNREADABLE
 from bide.model.job import Job, JobId, LeaseRow, Owner, OwnerId
 from bide.model.limits import PRIORITY_MAX
 from bide.model.queue import QueueRow, topic_queue
@@ -42,7 +44,7 @@ META_NEXT_OWNER = b"next_owner"
 META_MOVED = b"moved"
 
 encode_position = msgspec.msgpack.Encoder().encode
-decode_position = msgspec.msgpack.Decoder(Position).decode
+_decode_position = msgspec.msgpack.Decoder(Position).decode
 
 
 class Counts(msgspec.Struct):
@@ -66,7 +68,17 @@ def encode_counts(counts: Counts) -> bytes:
 
 
 def decode_counts(data: bytes) -> Counts:
-    return Counts(*_COUNTS.unpack(data))
+    try:
+        return Counts(*_COUNTS.unpack(data))
+    except struct.error:
+        raise CorruptIndex("the counters of a queue are damaged") from None
+
+
+def decode_position(data: bytes) -> Position:
+    try:
+        return _decode_position(data)
+    except UNREADABLE:
+        raise CorruptIndex("where the index is in the log is damaged") from None
 
 
 class IndexView:
