@@ -67,10 +67,10 @@ class Embedded:
     def put(
         self, jobs: Sequence[NewJob], *, sync: Sync | None = None, wait: bool = True
     ) -> tuple[c.PutResult, ...]:
-        check_batch(len(jobs), sum(len(new.args) for new in jobs))
+        check_batch(len(jobs), sum([len(new.args) for new in jobs]))
         if not jobs:
             return ()
-        due_ms = min(new.due_ms for new in jobs)
+        due_ms = min([new.due_ms for new in jobs])
         (answer,) = self._store.submit(
             (c.Put(tuple(jobs)),),
             self.clock.now_ms(),

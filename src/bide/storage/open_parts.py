@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from bide.errors import StoreError, StoreFailed
 from bide.format.state import State
 from bide.storage.ballast import Ballast
-from bide.storage.disk import mapped_errors
+from bide.storage.disk import mapped_errors, store_error
 from bide.storage.environment import LmdbTables
 from bide.storage.flock import Flock
 from bide.storage.log import SegmentLog
@@ -69,12 +69,16 @@ class OpenParts(Parts):
             self._ballast.close()
 
     def check(self) -> None:
-        with mapped_errors(self._directory.path):
+        try:  # not `mapped_errors`, which costs each commit more than this
             self._ballast.check()
+        except OSError as error:
+            raise store_error(error, self._directory.path) from error
 
     def has_room(self) -> bool:
-        with mapped_errors(self._directory.path):
+        try:
             return self._ballast.is_whole()
+        except OSError as error:
+            raise store_error(error, self._directory.path) from error
 
     def make_room(self) -> bool:
         with mapped_errors(self._directory.path):

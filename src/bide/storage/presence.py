@@ -143,15 +143,17 @@ class DiskPresence:
             (self._path / name).unlink(missing_ok=True)
 
     def ring(self) -> None:
-        # No descriptor left, or the directory taken away: they look by themselves.
-        with contextlib.suppress(OSError):
-            for name in self._list_bells():
-                # Full: it is about to wake. Refused or gone: it is dead.
-                with (
-                    contextlib.suppress(OSError),
-                    _socket_address(self._path, name) as address,
-                ):
-                    self._sender.sendto(b"!", address)
+        try:
+            bells = self._list_bells()
+        except OSError:
+            return  # no descriptor left, or the directory taken away: they look by themselves
+        for name in bells:
+            # Full: it is about to wake. Refused or gone: it is dead.
+            with (
+                contextlib.suppress(OSError),
+                _socket_address(self._path, name) as address,
+            ):
+                self._sender.sendto(b"!", address)
 
     def _list_bells(self) -> tuple[str, ...]:
         # Listing a directory costs more than ringing. Its mtime may stand still

@@ -362,15 +362,16 @@ class Store:
         return group
 
     def _take_group(self, group: list[Caller]) -> None:
-        jobs = size = 0
-        while self._line:
-            caller = self._line[0]
-            more_jobs, more_size = caller.weight()
-            jobs, size = jobs + more_jobs, size + more_size
-            if group and (jobs > GROUP_JOBS_MAX or size > GROUP_SIZE_MAX):
-                break
+        line, jobs, size = self._line, 0, 0
+        while line:
+            caller = line[0]
+            if group or len(line) > 1:  # one that is alone is not weighed
+                more_jobs, more_size = caller.weight()
+                jobs, size = jobs + more_jobs, size + more_size
+                if group and (jobs > GROUP_JOBS_MAX or size > GROUP_SIZE_MAX):
+                    break
             group.append(caller)  # before it leaves the line: it is never in neither
-            self._line.popleft()
+            line.popleft()
 
     def _commit_alone(self, caller: Caller) -> None:
         try:
