@@ -1,6 +1,7 @@
 """``python -m bench``: measure, compare, and say which goals are reached.
 
-``QUICK=1`` in the environment does less of everything, in under half a minute.
+``QUICK=1`` in the environment does less of everything, in under half a minute, and
+leaves out the peers.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from bench.machine import describe_machine
+from bench.peers.report import judge, peer_table, ratio_lines
+from bench.peers.run import measure_peers
 from bench.plan import MEASUREMENTS
 from bench.report import Document, Progress, conclude, summary_table, verdict_lines, write_document
 from bench.scene import ROOT, open_scene
@@ -20,6 +24,7 @@ from bench.series import Measurement, Results
 from bench.sizes import FULL, QUICK, Sizes
 
 RESULTS = Path(__file__).with_name("results.json")
+PEER_ROUNDS = 2
 
 
 def run(
@@ -52,6 +57,9 @@ def main() -> None:
     quick = os.environ.get("QUICK", "") not in {"", "0"}
     console = Console()
     document = run(QUICK if quick else FULL, console)
+    if not quick:
+        peers = measure_peers(PEER_ROUNDS, lambda line: console.print(line, highlight=False))
+        document = replace(document, peers=peers, peer_goals=judge(peers))
     write_document(document, RESULTS)
     few, many = document.sizes.delayed_count_few, document.sizes.delayed_count_many
     title = f"Figures of a {document.sizes.name} run; few delayed jobs are {few:,}, many {many:,}"
@@ -61,6 +69,10 @@ def main() -> None:
     console.print(summary_table("Ratios, within each round", document.ratios))
     for line in verdict_lines(document.goals):
         console.print(line, highlight=False, soft_wrap=True)
+    if document.peers is not None:
+        console.print(peer_table(document.peers))
+        for line in ratio_lines(document.peers):
+            console.print(line, highlight=False, soft_wrap=True)
     where = RESULTS.relative_to(ROOT)
     console.print(f"{document.took_s:g} s; written to {where}", highlight=False)
 

@@ -11,6 +11,8 @@ from rich.live import Live
 from rich.table import Table
 
 from bench.machine import Machine
+from bench.peers.report import PeerVerdict
+from bench.peers.run import PeerResults
 from bench.plan import COMPARISONS, GOALS
 from bench.series import Results, Series, Summary, Verdict
 from bench.sizes import Sizes
@@ -29,6 +31,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     figures: list[Summary]
     ratios: list[Summary]
     goals: list[Verdict]
+    peers: PeerResults | None = None
+    """None: they were left out."""
+    peer_goals: list[PeerVerdict] = []
 
 
 class Progress:

@@ -1,0 +1,158 @@
+"""Who is measured, how it is set up, and what of it is on the disk when."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """A peer in one of its settings."""
+
+    name: str
+    driver: str
+    """A module of `bench.peers.drivers`."""
+    package: str
+    """Whose version is told."""
+    needs: tuple[str, ...] = ()
+    """Of what ``requirements/peers.txt`` names."""
+    env: dict[str, str] = {}
+    is_durable: bool = False
+    """Every put is on the disk when its call returns."""
+    policy: str
+    is_own: bool = False
+    """bide, in the interpreter of this benchmark."""
+    has_threads: bool = False
+    """Its puts may come from many threads of one process."""
+    drained: int = 3_000
+    """Jobs that are drained: more where they are drained fast."""
+
+
+_IN_MEMORY = "Redis, appendonly no: in memory, nothing synced"
+_PG = ("synchronous_commit off: synced within a second", "synchronous_commit on: each commit")
+_FULL = "WAL, synchronous=FULL: each commit"
+_NORMAL = "WAL, synchronous=NORMAL: synced when the WAL is emptied"
+
+VARIANTS: tuple[Variant, ...] = (
+    *(
+        Variant(
+            name=f"bide, sync={sync}",
+            driver="bide_driver",
+            package="bide",
+            env={"BENCH_SYNC": sync},
+            is_durable=sync == "always",
+            policy=policy,
+            is_own=True,
+            has_threads=True,
+            drained=50_000,
+        )
+        for sync, policy in (
+            ("always", "fdatasync before each put is answered"),
+            ("interval", "fdatasync within 50 ms"),
+            ("never", "the kernel writes when it will"),
+        )
+    ),
+    Variant(
+        name="huey on SQLite",
+        driver="huey_driver",
+        package="huey",
+        needs=("huey",),
+        policy="WAL, synchronous=OFF: nothing synced",
+        drained=10_000,
+    ),
+    Variant(
+        name="huey on SQLite, fsync",
+        driver="huey_driver",
+        package="huey",
+        needs=("huey",),
+        is_durable=True,
+        has_threads=True,
+        policy=_FULL,
+    ),
+    Variant(
+        name="huey on Redis",
+        driver="huey_driver",
+        package="huey",
+        needs=("huey", "redis-server"),
+        env={"BENCH_ON": "redis"},
+        policy=_IN_MEMORY,
+    ),
+    Variant(
+        name="dramatiq on Redis",
+        driver="dramatiq_driver",
+        package="dramatiq",
+        needs=("dramatiq", "redis-server"),
+        policy=_IN_MEMORY,
+    ),
+    Variant(
+        name="Celery on Redis",
+        driver="celery_driver",
+        package="celery",
+        needs=("celery", "redis-server"),
+        policy=_IN_MEMORY,
+    ),
+    Variant(
+        name="RQ on Redis",
+        driver="rq_driver",
+        package="rq",
+        needs=("rq", "redis-server"),
+        policy=_IN_MEMORY,
+    ),
+    *(
+        Variant(
+            name=f"{name}, synchronous_commit={'on' if is_durable else 'off'}",
+            driver=f"{name}_driver",
+            package=name,
+            needs=(name, "postgresql"),
+            is_durable=is_durable,
+            has_threads=is_durable and name == "procrastinate",
+            policy=_PG[is_durable],
+        )
+        for name in ("procrastinate", "pgqueuer")
+        for is_durable in (False, True)
+    ),
+    Variant(
+        name="litequeue",
+        driver="litequeue_driver",
+        package="litequeue",
+        needs=("litequeue",),
+        policy=_NORMAL,
+    ),
+    Variant(
+        name="litequeue, synchronous=FULL",
+        driver="litequeue_driver",
+        package="litequeue",
+        needs=("litequeue",),
+        is_durable=True,
+        policy=_FULL,
+    ),
+    Variant(
+        name="localqueue",
+        driver="localqueue_driver",
+        package="localqueue",
+        needs=("localqueue",),
+        policy=_NORMAL,
+    ),
+    Variant(
+        name="localqueue, durable",
+        driver="localqueue_driver",
+        package="localqueue",
+        needs=("localqueue",),
+        is_durable=True,
+        has_threads=True,
+        policy=_FULL,
+    ),
+    Variant(
+        name="flexiq",
+        driver="flexiq_driver",
+        package="flexiq",
+        needs=("flexiq",),
+        policy=_NORMAL,
+    ),
+    Variant(
+        name="honker",
+        driver="honker_driver",
+        package="honker",
+        needs=("honker",),
+        policy=_NORMAL,
+    ),
+)

@@ -1,0 +1,128 @@
+"""What a driver and the benchmark say to one another. Runs with any interpreter, and needs no bide.
+
+A driver is one process that does one thing with one peer, and prints one JSON
+document. Its module has a class ``Peer``; see `Driver`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any, Protocol
+
+BODY = "x" * 120
+"""What each job carries."""
+
+BATCH = 1_000
+THREADS = 16
+
+
+class Place:
+    """Where a peer keeps its jobs.
+
+    Attributes:
+        path: A directory.
+        redis, postgres: URLs of servers.
+        is_durable: Whether every put is to be on the disk when its call returns.
+        count_path: A file that each run of a job adds one byte to.
+    """
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.path: str = document["path"]
+        self.redis: str = document["redis"]
+        self.postgres: str = document["postgres"]
+        self.is_durable: bool = document["is_durable"]
+        self.count_path: str = document["count_path"]
+        self._count_fd = -1
+
+    def count(self) -> None:
+        """Note that a job ran."""
+        if self._count_fd < 0:
+            self._count_fd = os.open(self.count_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(self._count_fd, b".")
+
+
+PLACE = Place(json.loads(os.environ["BENCH_PLACE"]))
+
+
+class Driver(Protocol):
+    """A peer, opened on `PLACE`."""
+
+    def put(self) -> object:
+        """Put one no-op job with `BODY`."""
+        ...
+
+    def put_many(self, count: int) -> object:
+        """The peer's own call for many; `NotImplementedError` if it has none."""
+        ...
+
+    def work(self) -> object:
+        """Run jobs, until the process is killed."""
+        ...
+
+
+def main(make: Any) -> None:
+    """Do what the command line says."""
+    action, seconds = sys.argv[1], float(sys.argv[2])
+    peer: Driver = make()
+    match action:
+        case "put":
+            say(*_repeat(peer.put, 1, seconds))
+        case "put_16":
+            say(*_together(peer.put, seconds))
+        case "put_many":
+            try:
+                say(*_repeat(lambda: peer.put_many(BATCH), BATCH, seconds))
+            except NotImplementedError:
+                say(0, 0.0)
+        case "fill":
+            fill(peer, int(seconds))
+        case "work":
+            peer.work()
+
+
+def fill(peer: Driver, count: int) -> None:
+    """Put so many jobs, the fastest way that there is."""
+    try:
+        for _ in range(0, count, BATCH):
+            peer.put_many(BATCH)
+    except NotImplementedError:
+        for _ in range(count):
+            peer.put()
+    say(count, 0.0)
+
+
+def say(count: int, took_s: float) -> None:
+    print(json.dumps({"count": count, "seconds": took_s}), flush=True)
+
+
+def _together(work: Any, seconds: float) -> tuple[int, float]:
+    """From so many threads at once."""
+    work()
+    counts: list[int] = []
+    barrier = threading.Barrier(THREADS + 1)
+
+    def repeat() -> None:
+        barrier.wait()
+        counts.append(_repeat(work, 1, seconds)[0] + 1)
+
+    threads = [threading.Thread(target=repeat) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    barrier.wait()
+    start_s = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    return sum(counts), time.perf_counter() - start_s
+
+
+def _repeat(work: Any, size: int, seconds: float) -> tuple[int, float]:
+    work()  # what is made on first use is made
+    count, start_s = 0, time.perf_counter()
+    while (now_s := time.perf_counter()) - start_s < seconds:
+        work()
+        count += size
+    return count, now_s - start_s

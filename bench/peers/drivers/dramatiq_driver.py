@@ -1,0 +1,28 @@
+"""dramatiq on Redis."""
+
+import time
+
+import dramatiq
+from common import BODY, PLACE
+from dramatiq.brokers.redis import RedisBroker
+
+broker = RedisBroker(url=PLACE.redis)
+dramatiq.set_broker(broker)
+
+
+@dramatiq.actor
+def noop(body):
+    PLACE.count()
+
+
+class Peer:
+    def put(self):
+        noop.send(BODY)
+
+    def put_many(self, count):
+        raise NotImplementedError
+
+    def work(self):
+        dramatiq.Worker(broker, worker_threads=1).start()
+        while True:
+            time.sleep(60)
