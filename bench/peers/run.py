@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -173,7 +174,7 @@ class _Bench:
     ) -> subprocess.Popen[str]:
         python = sys.executable if variant.is_own else str(self._environment.python)
         paths = [_DRIVERS, *(sys.path if variant.is_own else ())]
-        code = f"import common, {variant.driver} as d; common.main(d.Peer)"
+        code = f"import driving, {variant.driver} as d; driving.main(d.Peer)"
         return subprocess.Popen(
             [python, "-c", code, action, str(amount)],
             env={
@@ -210,17 +211,18 @@ class _Bench:
                 running.enter_context(_ended(self._start(variant, place, "work", 0)))
                 for _ in range(workers)
             ]
+            tick = threading.Event()  # never set
             start_s = time.perf_counter()
             while not (first := _size(count_path)):
                 if all(process.poll() is not None for process in processes):
                     raise DriverFailed(f"work: exit {processes[0].returncode}")
                 if time.perf_counter() - start_s > _START_S:
                     raise DriverFailed(f"work: no job ran within {_START_S:g} s")
-                time.sleep(_POLL_S)
+                tick.wait(_POLL_S)
             first_s = now_s = time.perf_counter()
             done = first
             while done < variant.drained and now_s - first_s < DRAIN_S:
-                time.sleep(_POLL_S)
+                tick.wait(_POLL_S)
                 done, now_s = _size(count_path), time.perf_counter()
         if done == first:
             raise DriverFailed("work: all jobs ran between two looks")

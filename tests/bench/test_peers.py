@@ -17,7 +17,7 @@ from bench.peers.run import ACTIONS, Figure, PeerResults, measure_peers
 
 GOOD = """
 import threading
-from common import PLACE
+from driving import PLACE
 from pathlib import Path
 
 JOBS = Path(PLACE.path) / "jobs"
@@ -41,7 +41,7 @@ BROKEN = "raise RuntimeError('no such thing here')"
 
 @pytest.fixture
 def drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copy(run._DRIVERS / "common.py", tmp_path)
+    shutil.copy(run._DRIVERS / "driving.py", tmp_path)
     for name, text in (("good", GOOD), ("idle", IDLE), ("broken", BROKEN)):
         (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.setattr(run, "_DRIVERS", tmp_path)

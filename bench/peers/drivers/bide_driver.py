@@ -2,9 +2,11 @@
 
 import os
 
-from common import BODY, PLACE
+from driving import BODY, PLACE
 
 import bide
+from bide.worker.options import WorkerOptions
+from bide.worker.worker import Worker
 
 SYNC = os.environ.get("BENCH_SYNC", "always")
 app = bide.App(f"file://{PLACE.path}/bide", sync=SYNC)
@@ -23,7 +25,4 @@ class Peer:
         app.enqueue_many([noop.request(BODY) for _ in range(count)])
 
     def work(self) -> None:
-        from bide.worker.options import WorkerOptions
-        from bide.worker.worker import Worker
-
         Worker(app, WorkerOptions(threads=1)).run()

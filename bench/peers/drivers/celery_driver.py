@@ -1,7 +1,7 @@
 """Celery on Redis."""
 
 from celery import Celery
-from common import BODY, PLACE
+from driving import BODY, PLACE
 
 app = Celery("celery_driver", broker=PLACE.redis)
 app.conf.task_ignore_result = True

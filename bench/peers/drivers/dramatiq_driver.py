@@ -1,10 +1,10 @@
 """dramatiq on Redis."""
 
-import time
+import threading
 
 import dramatiq
-from common import BODY, PLACE
 from dramatiq.brokers.redis import RedisBroker
+from driving import BODY, PLACE
 
 broker = RedisBroker(url=PLACE.redis)
 dramatiq.set_broker(broker)
@@ -24,5 +24,4 @@ class Peer:
 
     def work(self):
         dramatiq.Worker(broker, worker_threads=1).start()
-        while True:
-            time.sleep(60)
+        threading.Event().wait()

@@ -1,6 +1,6 @@
 """flexiq, Rust on SQLite."""
 
-from common import BODY, PLACE
+from driving import BODY, PLACE
 from flexiq import Queue
 
 queue = Queue(db_path=f"{PLACE.path}/flexiq.db", workers=1)

@@ -1,7 +1,9 @@
 """honker on SQLite."""
 
+import asyncio
+
 import honker
-from common import BODY, PLACE
+from driving import BODY, PLACE
 
 database = honker.open(f"{PLACE.path}/honker.db")
 queue = database.queue("bench")
@@ -17,8 +19,6 @@ class Peer:
                 queue.enqueue({"body": BODY}, tx=txn)
 
     def work(self):
-        import asyncio
-
         async def run():
             async for job in queue.claim("bench"):
                 PLACE.count()

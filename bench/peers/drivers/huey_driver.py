@@ -2,7 +2,7 @@
 
 import os
 
-from common import BODY, PLACE
+from driving import BODY, PLACE
 from huey import RedisHuey, SqliteHuey
 
 if os.environ.get("BENCH_ON") == "redis":

@@ -1,8 +1,8 @@
 """litequeue on SQLite."""
 
-import time
+import threading
 
-from common import BODY, PLACE
+from driving import BODY, PLACE
 from litequeue import LiteQueue
 
 queue = LiteQueue(f"{PLACE.path}/lite.db")
@@ -20,10 +20,11 @@ class Peer:
                 queue.put(BODY)
 
     def work(self):
+        never = threading.Event()
         while True:
             message = queue.pop()
             if message is None:
-                time.sleep(0.005)
+                never.wait(0.005)
                 continue
             PLACE.count()
             queue.done(message.message_id)

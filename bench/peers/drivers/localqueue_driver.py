@@ -1,6 +1,6 @@
 """localqueue, Rust on SQLite."""
 
-from common import BODY, PLACE
+from driving import BODY, PLACE
 from localqueue import DurabilityMode, SimpleQueue, Worker
 
 queue = SimpleQueue(

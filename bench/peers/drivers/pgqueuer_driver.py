@@ -3,7 +3,7 @@
 import asyncio
 
 import asyncpg
-from common import BODY, PLACE
+from driving import BODY, PLACE
 from pgqueuer import AsyncpgDriver, PgQueuer, Queries
 
 PAYLOAD = BODY.encode()

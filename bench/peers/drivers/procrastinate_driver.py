@@ -3,7 +3,7 @@
 import asyncio
 import os
 
-from common import BODY, PLACE
+from driving import BODY, PLACE
 from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
 
 # One connection, whose commits are synced or not.

@@ -1,6 +1,6 @@
 """RQ on Redis, with the worker that does not fork for each job."""
 
-from common import BODY, PLACE
+from driving import BODY, PLACE
 from redis import Redis
 from rq import Queue, SimpleWorker
 
