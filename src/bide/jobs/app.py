@@ -230,7 +230,7 @@ class App:
                 mode = sync or asked_sync(batch)
                 asked.add(mode)
                 results = self.backend.put(jobs, sync=mode, wait=False)
-                handles += map(self._handle, results)
+                handles += [Handle(self, result.id, result.outcome) for result in results]
         finally:
             if asked:  # one wait for all the commits: the disk took them meanwhile
                 self.backend.sync(strongest_sync(asked))

@@ -20,7 +20,9 @@ def take_batch(requests: Iterable[Request]) -> list[Request]:
     batch: list[Request] = []
     size = 0
     for request in islice(requests, COMMIT_JOBS):
-        batch.append(check_request(request, "enqueue_many"))
+        if type(request) is not Request:
+            check_request(request, "enqueue_many")
+        batch.append(request)
         size += len(request.args)
         if size >= COMMIT_SIZE:
             break

@@ -85,11 +85,12 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     def new_job(self, now_ms: int) -> NewJob:
         """What to put at *now_ms*, from which a delay counts."""
         options = self.options
+        is_now = options.delay is None and options.run_at is None
         return NewJob(
             queue=options.queue,
             task=self.task,
             args=self.args,
-            due_ms=due_to_ms(options.delay, options.run_at, now_ms),
+            due_ms=now_ms if is_now else due_to_ms(options.delay, options.run_at, now_ms),
             priority=options.priority,
             key=options.key,
             on_conflict=options.on_conflict,

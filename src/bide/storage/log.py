@@ -72,6 +72,7 @@ class SegmentLog:
         self._base = -1
         self._fd = -1
         self._file = path
+        self._room_end = 0  # how much of the segment's file has room on the disk, as far as known
         self._synced = 0  # a log offset up to which all is on the disk
         self._sync_lock = threading.Lock()  # held to sync the segment, and to let go of it
 
@@ -281,6 +282,11 @@ class SegmentLog:
         size is faster. What a dead writer or a failed transaction
         left is dropped: nothing but zeros ever stands behind the log's end.
         """
+        # One call says all, mostly: the byte before is there, zeros follow, and room was taken.
+        around = self._disk.read(self._fd, 1 + LEFT_SIZE, start - 1)
+        is_clean = len(around) == 1 + LEFT_SIZE and not any(around[1:])
+        if is_clean and start + size <= self._room_end:
+            return
         file_size = self._disk.end(self._fd)
         if file_size < start:
             raise StoreFailed(
@@ -288,14 +294,16 @@ class SegmentLog:
                 "the log was cut or replaced under a running store",
                 path=str(self._file),
             )
-        if any(self._disk.read(self._fd, LEFT_SIZE, start)):
+        if any(around[1:]):
             self._disk.truncate(self._fd, start)
             file_size = start
+        self._room_end = file_size
         if start + size > file_size:
             self._disk.size(self._fd)  # a segment that was removed takes no more
             ahead = min(start + size + RESERVE_SIZE, max(self._segment_size, start + size))
             try:
                 self._disk.reserve(self._fd, ahead)
+                self._room_end = ahead
             except OSError as error:
                 if error.errno != errno.ENOSPC:  # what is left may do for the record itself
                     raise
@@ -305,6 +313,7 @@ class SegmentLog:
             path = self._path / segment_name(base)
             # The old number is forgotten before it is free for others to have.
             old, self._fd, self._base, self._file = self._fd, fd, base, path
+            self._room_end = 0
             if old >= 0:
                 self._disk.close(old)
 

@@ -36,6 +36,7 @@ POLL_S = 0.2
 """The longest that a waiting worker sleeps: it then looks for dead ones, and at the clock."""
 
 LISTING_TRUSTED_S = 0.5
+LOOK_TRUSTED_S = 0.001
 
 _SLOT = struct.Struct("=QQ")
 BOARD_SIZE = LEASES_MAX * _SLOT.size
@@ -106,9 +107,11 @@ class DiskPresence:
         self._bells: tuple[str, ...] = ()
         self._bells_changed_ns = -1
         self._bells_listed_s = 0.0
+        self._bells_looked_s = float("-inf")
 
     def take_seat(self, token: str) -> Seat:
         path = self._path / token
+        self._bells_looked_s = float("-inf")
         try:
             with unforked():  # a child with a copy of the lock would keep this seat alive
                 return _DiskSeat(self._path, token)
@@ -156,10 +159,14 @@ class DiskPresence:
                 self._sender.sendto(b"!", address)
 
     def _list_bells(self) -> tuple[str, ...]:
-        # Listing a directory costs more than ringing. Its mtime may stand still
-        # through two changes of one tick, so the list is not trusted for long.
-        changed_ns = os.stat(self._path).st_mtime_ns  # noqa: PTH116  five times as fast
+        # Listing a directory costs more than ringing, and so does a look at its mtime, which may
+        # stand still through two changes of one tick: neither is trusted for long. Whoever
+        # has just hung up a bell looks for jobs by itself before it sleeps.
         now_s = self._monotonic()
+        if now_s - self._bells_looked_s < LOOK_TRUSTED_S:
+            return self._bells
+        self._bells_looked_s = now_s
+        changed_ns = os.stat(self._path).st_mtime_ns  # noqa: PTH116  five times as fast
         if changed_ns != self._bells_changed_ns or now_s - self._bells_listed_s > LISTING_TRUSTED_S:
             names = os.listdir(self._path)  # noqa: PTH208  likewise
             self._bells = tuple(name for name in names if name.endswith(_BELL_SUFFIX))
