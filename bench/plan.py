@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import draining, latency, pending, putting, upkeep
+from bench import draining, growth, latency, pending, putting, upkeep
 from bench.series import Comparison, Goal, Measurement
 
 MEASUREMENTS: tuple[Measurement, ...] = (
@@ -16,6 +16,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     draining.drain,
     pending.pending,
     pending.reserve,
+    growth.growth,
     latency.start,
     latency.lateness,
     upkeep.upkeep,
@@ -75,6 +76,7 @@ COMPARISONS: tuple[Comparison, ...] = (
     DRAIN_PENDING,
     MEMORY_GROWTH,
     RESERVE_GROWTH,
+    *growth.COMPARISONS,
 )
 
 GOALS: tuple[Goal, ...] = (
@@ -88,6 +90,7 @@ GOALS: tuple[Goal, ...] = (
     Goal(of=DRAIN_PENDING, at_least=0.7),
     Goal(of=MEMORY_GROWTH, at_most=5),
     Goal(of=RESERVE_GROWTH, at_most=1.5),
+    *growth.GOALS,
     Goal(of=latency.START_P50, at_most=1.5),
     Goal(of=latency.START_P99, at_most=5),
     Goal(of=latency.LATE_P99, at_most=20),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.sizes import Sizes
 from bench.tasks import Program, make_program
+from bide.jobs.task import Request
 
 ROOT = Path(__file__).parents[1]
 _PLACE = ".bench"
@@ -18,6 +19,9 @@ _PLACE = ".bench"
 _YEAR_S = 365 * 24 * 3600
 _DELAY_S_MIN = 3600
 _DELAY_COUNT = 1_000
+_CALL = 100_000
+
+KEYED = 10
 
 
 class Scene:
@@ -27,6 +31,7 @@ class Scene:
         self.sizes = sizes
         self._path = path
         self._delayed: dict[int, Path] = {}
+        self._keys: dict[int, list[str]] = {}
 
     @contextlib.contextmanager
     def directory(self) -> Iterator[Path]:
@@ -38,7 +43,10 @@ class Scene:
             shutil.rmtree(path)
 
     def delayed_store(self, count: int) -> Path:
-        """A store with *count* jobs due within a year and not within the hour; made once."""
+        """A store with *count* jobs due within a year and not within the hour; made once.
+
+        One of `KEYED` has a key.
+        """
         path = self._delayed.get(count)
         if path is None:
             path = self._delayed[count] = Path(tempfile.mkdtemp(dir=self._path))
@@ -46,13 +54,29 @@ class Scene:
                 _put_delayed(program, count)
         return path
 
+    def take_keys(self, count: int, wanted: int) -> list[str]:
+        """Keys of the `delayed_store` of so many, in no order, none of them twice."""
+        if count not in self._keys:
+            self._keys[count] = [f"key {n}" for n in range(0, count, KEYED)]
+            random.Random(count).shuffle(self._keys[count])
+        keys = self._keys[count]
+        taken, keys[:] = keys[:wanted], keys[wanted:]
+        assert len(taken) == wanted, f"{count} delayed jobs have no more keys"
+        return taken
+
 
 def _put_delayed(program: Program, count: int) -> None:
     """Put jobs in no order of their due times, since none can be counted on."""
     rng = random.Random(count)
     delays = [rng.uniform(_DELAY_S_MIN, _YEAR_S) for _ in range(_DELAY_COUNT)]
     tasks = [program.noop.using(delay=delay) for delay in delays]
-    program.app.enqueue_many(tasks[n % _DELAY_COUNT].request(n) for n in range(count))
+
+    def request(n: int) -> Request:
+        task = tasks[n % _DELAY_COUNT]
+        return (task if n % KEYED else task.using(key=f"key {n}")).request(n)
+
+    for first in range(0, count, _CALL):
+        program.app.enqueue_many(map(request, range(first, min(count, first + _CALL))))
 
 
 @contextlib.contextmanager

@@ -28,6 +28,10 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """Puts whose start is waited for."""
     due_count: int
     """Jobs that fall due one after another, a millisecond apart."""
+    pending_counts: tuple[int, int, int, int]
+    """Jobs pending, at the levels of `bench.growth`; a tenth of them have keys."""
+    growth_count: int
+    """Operations at each level."""
 
 
 FULL = Sizes(
@@ -42,6 +46,8 @@ FULL = Sizes(
     reserve_count=20_000,
     start_count=250,
     due_count=5_000,
+    pending_counts=(10_000, 100_000, 1_000_000, 10_000_000),
+    growth_count=150,
 )
 
 QUICK = Sizes(
@@ -56,4 +62,6 @@ QUICK = Sizes(
     reserve_count=5_000,
     start_count=100,
     due_count=500,
+    pending_counts=(1_000, 10_000, 100_000, 1_000_000),
+    growth_count=20,
 )

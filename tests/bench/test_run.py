@@ -26,6 +26,8 @@ TINY = Sizes(
     reserve_count=100,
     start_count=5,
     due_count=100,
+    pending_counts=(50, 100, 150, 200),
+    growth_count=2,
 )
 
 
