@@ -8,12 +8,12 @@ PIP_FLAGS := --quiet --quiet --no-cache-dir --disable-pip-version-check --no-inp
 # Empty: what pyproject.toml says.
 TESTS ?=
 
-.PHONY: help demo test check sim crash fuzz bench soak format lock clean
+.PHONY: help demo test check sim crash fuzz bench bench-compare soak format lock clean
 
 help:  ## Show this list
 	@echo "make TARGET, where TARGET is one of:"
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1 \2/p' Makefile | \
-		while read -r name text; do printf '  %-8s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1 \2/p' Makefile | \
+		while read -r name text; do printf '  %-13s %s\n' "$$name" "$$text"; done
 
 demo: $(READY)  ## Run a small program that shows what bide does
 	@$(BIN)/python -m examples.flights
@@ -42,8 +42,11 @@ crash: $(READY)  ## Kill processes at every call that changes the disk, and at r
 fuzz: $(READY)  ## Feed each decoder damaged bytes for a minute (SECONDS=n)
 	@$(BIN)/python -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS))
 
-bench: $(READY)  ## Measure, and compare with the goals
+bench: $(READY)  ## Measure, beside the peers, and compare with the goals (QUICK=1: without them)
 	@$(BIN)/python -m bench
+
+bench-compare: $(READY)  ## Measure quickly, and say what is slower than in bench/results.json
+	@$(BIN)/python -m bench.compare
 
 soak: $(READY)  ## Ten million jobs in and out: how large the store gets, how fast it stays (JOBS=n)
 	@$(BIN)/python -m bench.soak

@@ -1,7 +1,7 @@
 """``python -m bench``: measure, compare, and say which goals are reached.
 
-``QUICK=1`` in the environment does less of everything, in under half a minute, and
-leaves out the peers.
+``QUICK=1`` in the environment does less of everything, in under half a minute, leaves
+out the peers, and leaves ``results.json`` as it is.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from bench.series import Measurement, Results
 from bench.sizes import FULL, QUICK, Sizes
 
 RESULTS = Path(__file__).with_name("results.json")
+QUICK_RESULTS = Path(__file__).with_name("quick.json")
 PEER_ROUNDS = 2
 
 
@@ -59,8 +60,11 @@ def main() -> None:
     document = run(QUICK if quick else FULL, console)
     if not quick:
         peers = measure_peers(PEER_ROUNDS, lambda line: console.print(line, highlight=False))
-        document = replace(document, peers=peers, peer_goals=judge(peers))
-    write_document(document, RESULTS)
+        document = replace(
+            document, peers=peers, peer_goals=judge(peers), quick=run(QUICK, console).figures
+        )
+    where = QUICK_RESULTS if quick else RESULTS
+    write_document(document, where)
     few, many = document.sizes.delayed_count_few, document.sizes.delayed_count_many
     title = f"Figures of a {document.sizes.name} run; few delayed jobs are {few:,}, many {many:,}"
     if not console.is_terminal:
@@ -73,8 +77,7 @@ def main() -> None:
         console.print(peer_table(document.peers))
         for line in ratio_lines(document.peers):
             console.print(line, highlight=False, soft_wrap=True)
-    where = RESULTS.relative_to(ROOT)
-    console.print(f"{document.took_s:g} s; written to {where}", highlight=False)
+    console.print(f"{document.took_s:g} s; written to {where.relative_to(ROOT)}", highlight=False)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     peers: PeerResults | None = None
     """None: they were left out."""
     peer_goals: list[PeerVerdict] = []
+    quick: list[Summary] = []
+    """The figures of a quick run, for later ones to be held against."""
 
 
 class Progress:
