@@ -6,7 +6,6 @@ a put also runs at recovery and on a replica: ``rebuild(log) == index``.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -123,13 +122,15 @@ class Applier:
             [(encode_due(job.queue, job.priority, job.due_ms, job.id), b"") for job in jobs],
             db=self._due,
         )
-        for queue, count in Counter([job.queue for job in jobs]).items():
+        put_counts: dict[str, int] = {}
+        for job in jobs:
+            put_counts[job.queue] = put_counts.get(job.queue, 0) + 1
+            if job.key is not None:
+                self._hold_key(job.queue, job.key, job.id)
+        for queue, count in put_counts.items():
             counts = self._count(queue)
             counts.waiting += count
             counts.put_total += count
-        for job in jobs:
-            if job.key is not None:
-                self._hold_key(job.queue, job.key, job.id)
         self._txn.put(META_NEXT_JOB, encode_u64(jobs[-1].id + 1), db=self._meta)
 
     def _write(
