@@ -141,6 +141,9 @@ class SimTables(LmdbTables):
             raise store_error(error, self.path) from error
         self.index.is_synced = True
 
+    def forget_dead_readers(self) -> None:
+        """A dead process's transactions have ended."""
+
     def size(self) -> tuple[int, int]:
         return (0, 0)
 

@@ -117,10 +117,10 @@ class LmdbTables:
                 name: self._environment.open_db(name.encode(), create=not read_only)
                 for name in TABLE_NAMES
             }
-            if not read_only:
-                self._environment.reader_check()
         except lmdb.Error as error:
             raise index_error(error, path) from error
+        if not read_only:
+            self.forget_dead_readers()
 
     def begin(self, *, write: bool) -> Transaction:
         return cast("Transaction", self._environment.begin(write=write))
@@ -149,6 +149,13 @@ class LmdbTables:
     def sync(self) -> None:
         try:
             self._environment.sync(True)
+        except lmdb.Error as error:
+            raise index_error(error, self.path) from error
+
+    def forget_dead_readers(self) -> None:
+        """Let go of the pages that readers hold who were killed: no commit could use them again."""
+        try:
+            self._environment.reader_check()
         except lmdb.Error as error:
             raise index_error(error, self.path) from error
 

@@ -187,6 +187,7 @@ class Upkeep:
         trimmed = self._trim(head)
         with self._store.at_rest() as parts:
             assert isinstance(parts.environment, LmdbTables)
+            parts.environment.forget_dead_readers()
             size, used = parts.environment.size()
         kept = Kept(checkpoint=head, trimmed_size=trimmed, index_size_before=size, index_size=size)
         if compact or (size >= COMPACT_SIZE_MIN and used < size * COMPACT_USED_MAX):

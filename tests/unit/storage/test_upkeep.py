@@ -433,3 +433,21 @@ def test_a_closed_store_has_no_upkeep(store: Store, upkeep: Upkeep) -> None:
     store.close()
     with pytest.raises(StoreClosed):
         upkeep.run()
+
+
+def test_a_reader_that_was_killed_holds_no_pages(directory: Directory, store: Store) -> None:
+    do(store, put(b"one"))
+
+    def read(pipe: Connection) -> None:
+        parts = directory.open_to_read()
+        with parts.environment.begin(write=False):
+            pipe.send((True, "reading"))
+            pipe.recv()
+
+    child = Child(read)
+    assert child.receive() == (True, "reading")
+    child.kill()
+    readers = environment_of(store)._environment.readers
+    assert str(child.pid) in readers()
+    upkeep_of(directory, store).run()
+    assert str(child.pid) not in readers()
