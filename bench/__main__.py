@@ -51,7 +51,7 @@ def run(
     finally:
         progress.stop()
     took_s = time.perf_counter() - start_s
-    return conclude(results, sizes=sizes, took_s=took_s, machine=machine)
+    return conclude(results, sizes=sizes, took_s=took_s, machine=machine, samples=scene.samples)
 
 
 def main() -> None:

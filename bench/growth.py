@@ -39,12 +39,12 @@ def growth(scene: Scene) -> Iterator[tuple[Series, float]]:
         path = scene.delayed_store(pending)
         with make_program(path, "never") as program:
             later = program.noop.using(delay=7 * 86_400)
-            yield SERIES[PUT, level], _median_us(later.enqueue, [[n] for n in range(count)])
-            yield SERIES[TURN, level], _turn_us(program, count)
+            yield SERIES[PUT, level], median_us(later.enqueue, [[n] for n in range(count)])
+            yield SERIES[TURN, level], turn_us(program, count)
             keys = [[key] for key in scene.take_keys(pending, 2 * count)]
             by_key = _ByKey(program)
-            yield SERIES[CANCEL, level], _median_us(by_key.cancel, keys[:count])
-            yield SERIES[MOVE, level], _median_us(by_key.move, keys[count:])
+            yield SERIES[CANCEL, level], median_us(by_key.cancel, keys[:count])
+            yield SERIES[MOVE, level], median_us(by_key.move, keys[count:])
 
 
 class _ByKey:
@@ -61,7 +61,7 @@ class _ByKey:
         self._app.move(key=key, queue=self._queue, delay=86_400)
 
 
-def _median_us(work: Callable[..., object], calls: Sequence[Sequence[object]]) -> float:
+def median_us(work: Callable[..., object], calls: Sequence[Sequence[object]]) -> float:
     """The time of a call, in the middle one of some parts of them: what else goes on is out."""
     size = max(1, len(calls) // _PARTS)
     times: list[float] = []
@@ -74,7 +74,7 @@ def _median_us(work: Callable[..., object], calls: Sequence[Sequence[object]]) -
     return statistics.median(times)
 
 
-def _turn_us(program: Program, count: int) -> float:
+def turn_us(program: Program, count: int) -> float:
     """The time that a job takes from its reserve to its settlement, in a worker's batches."""
     backend, queues = program.app.backend, (program.noop.options.queue,)
     turns = max(_PARTS, count // _BATCH)

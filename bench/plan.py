@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import draining, growth, latency, pending, putting, upkeep
+from bench import draining, growth, latency, pending, processes, putting, shapes, upkeep
 from bench.series import Comparison, Goal, Measurement
 
 MEASUREMENTS: tuple[Measurement, ...] = (
@@ -17,8 +17,12 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     pending.pending,
     pending.reserve,
     growth.growth,
-    latency.start,
-    latency.lateness,
+    shapes.priorities,
+    shapes.queues,
+    shapes.keys,
+    shapes.herd,
+    processes.processes,
+    latency.latency,
     upkeep.upkeep,
     upkeep.reopen,
 )
@@ -77,6 +81,7 @@ COMPARISONS: tuple[Comparison, ...] = (
     MEMORY_GROWTH,
     RESERVE_GROWTH,
     *growth.COMPARISONS,
+    *shapes.COMPARISONS,
 )
 
 GOALS: tuple[Goal, ...] = (
@@ -91,6 +96,7 @@ GOALS: tuple[Goal, ...] = (
     Goal(of=MEMORY_GROWTH, at_most=5),
     Goal(of=RESERVE_GROWTH, at_most=1.5),
     *growth.GOALS,
+    *shapes.GOALS,
     Goal(of=latency.START_P50, at_most=1.5),
     Goal(of=latency.START_P99, at_most=5),
     Goal(of=latency.LATE_P99, at_most=20),

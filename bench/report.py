@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 from rich.console import Console
@@ -22,6 +24,24 @@ _FRAME_HEIGHT = 6
 """Lines of a table that are not its rows."""
 
 
+class Histogram(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of the times lay below each bound, and not below the one before."""
+
+    bounds_ms: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+BOUNDS_MS = tuple(round(0.05 * 2 ** (step / 2), 4) for step in range(30))
+"""Two for each doubling, from 0.05 ms to a second and more; what is above is in the last."""
+
+
+def histogram(times_ms: Sequence[float]) -> Histogram:
+    counts = [0] * len(BOUNDS_MS)
+    for time_ms in times_ms:
+        counts[min(bisect_right(BOUNDS_MS, time_ms), len(counts) - 1)] += 1
+    return Histogram(bounds_ms=BOUNDS_MS, counts=tuple(counts))
+
+
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """The content of ``results.json``."""
 
@@ -34,6 +54,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     peers: PeerResults | None = None
     """None: they were left out."""
     peer_goals: list[PeerVerdict] = []
+    histograms: dict[str, Histogram] = {}
     quick: list[Summary] = []
     """The figures of a quick run, for later ones to be held against."""
 
@@ -96,7 +117,14 @@ def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
     return lines
 
 
-def conclude(results: Results, *, sizes: Sizes, took_s: float, machine: Machine) -> Document:
+def conclude(
+    results: Results,
+    *,
+    sizes: Sizes,
+    took_s: float,
+    machine: Machine,
+    samples: Mapping[str, Sequence[float]] = MappingProxyType({}),
+) -> Document:
     """All that a run has to say, once each series has a value from each round."""
     measured = {(figure.name, figure.sync) for figure in results.figures()}
 
@@ -112,6 +140,7 @@ def conclude(results: Results, *, sizes: Sizes, took_s: float, machine: Machine)
         figures=results.figures(),
         ratios=[results.summary(comparison) for comparison in compared],
         goals=[results.verdict(goal) for goal in reachable],
+        histograms={name: histogram(times_ms) for name, times_ms in samples.items()},
     )
 
 

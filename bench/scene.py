@@ -6,7 +6,7 @@ import contextlib
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.sizes import Sizes
@@ -32,6 +32,8 @@ class Scene:
         self._path = path
         self._delayed: dict[int, Path] = {}
         self._keys: dict[int, list[str]] = {}
+        self.samples: dict[str, list[float]] = {}
+        """All that was timed one by one, in ms, over the rounds."""
 
     @contextlib.contextmanager
     def directory(self) -> Iterator[Path]:
@@ -53,6 +55,9 @@ class Scene:
             with make_program(path, "never") as program:
                 _put_delayed(program, count)
         return path
+
+    def add_samples(self, name: str, times_ms: Sequence[float]) -> None:
+        self.samples.setdefault(name, []).extend(times_ms)
 
     def take_keys(self, count: int, wanted: int) -> list[str]:
         """Keys of the `delayed_store` of so many, in no order, none of them twice."""

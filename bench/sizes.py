@@ -32,6 +32,12 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs pending, at the levels of `bench.growth`; a tenth of them have keys."""
     growth_count: int
     """Operations at each level."""
+    queue_count: int
+    """Queues of one store."""
+    key_count: int
+    """Jobs of one store, each with a key."""
+    herd_count: int
+    """Jobs that fall due in one millisecond."""
 
 
 FULL = Sizes(
@@ -48,6 +54,9 @@ FULL = Sizes(
     due_count=5_000,
     pending_counts=(10_000, 100_000, 1_000_000, 10_000_000),
     growth_count=150,
+    queue_count=10_000,
+    key_count=1_000_000,
+    herd_count=100_000,
 )
 
 QUICK = Sizes(
@@ -64,4 +73,7 @@ QUICK = Sizes(
     due_count=500,
     pending_counts=(1_000, 10_000, 100_000, 1_000_000),
     growth_count=20,
+    queue_count=1_000,
+    key_count=10_000,
+    herd_count=5_000,
 )

@@ -28,6 +28,9 @@ TINY = Sizes(
     due_count=100,
     pending_counts=(50, 100, 150, 200),
     growth_count=2,
+    queue_count=5,
+    key_count=50,
+    herd_count=50,
 )
 
 

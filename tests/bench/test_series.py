@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from bench.raw_engine import RawEngine
-from bench.report import Progress, number, verdict_lines
+from bench.report import Progress, histogram, number, verdict_lines
 from bench.series import Comparison, Goal, Results, Series, percentile
 
 FAST = Series("fast", "jobs/s", "always")
@@ -96,3 +96,14 @@ def test_the_raw_engine_drains_what_was_put(tmp_path: Path) -> None:
         engine.put(1)
         engine.sync()
         assert [engine.exchange(100) for _ in range(5)] == [100, 100, 51, 0, 0]
+
+
+def test_a_histogram_counts_every_time_once() -> None:
+    times_ms = [0.0, 0.049, 0.05, 0.06, 1.0, 5_000.0, 10.0**9]
+    found = histogram(times_ms)
+    assert sum(found.counts) == len(times_ms)
+    assert found.counts[0] == 2
+    assert found.counts[1] == 2
+    assert found.counts[-1] == 2
+    below = next(i for i, bound in enumerate(found.bounds_ms) if bound > 1.0)
+    assert found.counts[below] == 1
