@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from bench.machine import describe_machine
+from bench.page import draw_plots, make_page
+from bench.peers.environment import make_environment
 from bench.peers.report import judge, peer_table, ratio_lines
 from bench.peers.run import measure_peers
 from bench.plan import MEASUREMENTS
@@ -25,6 +27,8 @@ from bench.sizes import FULL, QUICK, Sizes
 
 RESULTS = Path(__file__).with_name("results.json")
 QUICK_RESULTS = Path(__file__).with_name("quick.json")
+PAGE = Path(__file__).with_name("REPORT.md")
+PLOTS = Path(__file__).with_name("plots")
 PEER_ROUNDS = 2
 
 
@@ -54,17 +58,34 @@ def run(
     return conclude(results, sizes=sizes, took_s=took_s, machine=machine, samples=scene.samples)
 
 
+def run_all(console: Console) -> Document:
+    """The whole run, its page and its plots."""
+    environment = make_environment(console.print)
+
+    def tell(line: str) -> None:
+        console.print(line, highlight=False)
+
+    peers = measure_peers(PEER_ROUNDS, tell, environment=environment)
+    document = replace(
+        run(FULL, console), peers=peers, peer_goals=judge(peers), quick=run(QUICK, console).figures
+    )
+    write_document(document, RESULTS)
+    reason = draw_plots(environment, RESULTS, PLOTS)
+    if reason:
+        tell(f"no plots: {reason}")
+    PAGE.write_text(make_page(document, "" if reason else PLOTS.name))
+    return document
+
+
 def main() -> None:
     quick = os.environ.get("QUICK", "") not in {"", "0"}
     console = Console()
-    document = run(QUICK if quick else FULL, console)
-    if not quick:
-        peers = measure_peers(PEER_ROUNDS, lambda line: console.print(line, highlight=False))
-        document = replace(
-            document, peers=peers, peer_goals=judge(peers), quick=run(QUICK, console).figures
-        )
+    if quick:
+        document = run(QUICK, console)
+        write_document(document, QUICK_RESULTS)
+    else:
+        document = run_all(console)
     where = QUICK_RESULTS if quick else RESULTS
-    write_document(document, where)
     few, many = document.sizes.delayed_count_few, document.sizes.delayed_count_many
     title = f"Figures of a {document.sizes.name} run; few delayed jobs are {few:,}, many {many:,}"
     if not console.is_terminal:

@@ -6,6 +6,8 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from bench.draining import drained
+from bench.pending import MIB
 from bench.scene import Scene
 from bench.series import Comparison, Goal, Series
 from bench.tasks import Program, make_program
@@ -18,6 +20,10 @@ _BATCH = 100
 LEVELS = ("few", "more", "many", "most")
 """Of jobs that are pending: each ten times as many as the one before."""
 
+DRAIN = {
+    level: Series(f"worker, no-op jobs, {level} pending", "jobs/s", "always") for level in LEVELS
+}
+MEMORY = {level: Series(f"worker's own memory, {level} pending", "MiB") for level in LEVELS}
 PUT, TURN, CANCEL, MOVE = "put", "reserve and settle, of 100", "cancel by key", "move by key"
 SERIES = {
     (what, level): Series(f"{what}, {level} pending", "us", "never")
@@ -45,6 +51,12 @@ def growth(scene: Scene) -> Iterator[tuple[Series, float]]:
             by_key = _ByKey(program)
             yield SERIES[CANCEL, level], median_us(by_key.cancel, keys[:count])
             yield SERIES[MOVE, level], median_us(by_key.move, keys[count:])
+            drain_count = scene.sizes.drain_count
+            program.app.enqueue_many(program.noop.request(n) for n in range(drain_count))
+        report = drained(path, "always", drain_count)
+        yield DRAIN[level], drain_count / report.took_s
+        if report.memory_size is not None:
+            yield MEMORY[level], report.memory_size / MIB
 
 
 class _ByKey:

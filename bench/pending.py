@@ -11,7 +11,7 @@ from bench.scene import Scene
 from bench.series import Series
 from bench.tasks import Program, make_program
 
-_MIB = 1 << 20
+MIB = 1 << 20
 _US = 1_000_000
 
 FEW_PUT = Series("enqueue_many, few delayed jobs pending", "jobs/s", "always")
@@ -37,7 +37,7 @@ def pending(scene: Scene) -> Iterator[tuple[Series, float]]:
         report = drained(path, "always", count)
         yield drain, count / report.took_s
         if report.memory_size is not None:
-            yield memory, report.memory_size / _MIB
+            yield memory, report.memory_size / MIB
 
 
 def reserve(scene: Scene) -> Iterator[tuple[Series, float]]:

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from bench.peers.run import ACTIONS, Figure, PeerResults
 
-_HEADINGS = {
+HEADINGS = {
     "put": "one by one",
     "put_16": "16 threads",
     "put_many": "in bulk",
@@ -108,7 +108,7 @@ def peer_table(results: PeerResults) -> Table:
     table = Table(title="Jobs per second, beside the peers", title_justify="left", show_lines=True)
     table.add_column("who")
     for action in ACTIONS:
-        table.add_column(_HEADINGS[action], justify="right")
+        table.add_column(HEADINGS[action], justify="right")
     table.add_column("what is synced")
     names = dict.fromkeys(figure.name for figure in results.figures)
     for name in names:
