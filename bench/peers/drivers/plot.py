@@ -6,6 +6,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
+from matplotlib.ticker import NullFormatter
 
 LEVELS = ("few", "more", "many", "most")
 PROCESSES = (1, 2, 4, 8)
@@ -51,6 +52,7 @@ def peers(draw, figures):
         colours = [OWN if f["is_own"] else OTHERS for f in found]
         ax.barh(names, [f["median"] for f in found], color=colours)
         ax.set_xscale("log")
+        ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_title(title)
         ax.set_xlabel("jobs per second")
         ax.tick_params(axis="y", labelsize=7)
