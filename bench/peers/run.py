@@ -21,7 +21,7 @@ from bench.peers.catalog import VARIANTS, Variant
 from bench.peers.environment import ROOT, Environment, Tell, make_environment
 from bench.peers.services import Services, started
 
-PUT_S = 1.0
+PUT_S = 0.7
 DRAIN_S = 2.0
 _CALL_S = 60.0
 _START_S = 20.0
