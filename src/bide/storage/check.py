@@ -111,7 +111,7 @@ class Checker:
             job_count=job_count,
             log_start=bases[0] if bases else 0,
             log_end=self._log_end,
-            needs_recovery=waits,
+            needs_recovery=waits and not self._state_faults,
         )
 
     def close(self) -> None:

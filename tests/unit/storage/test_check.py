@@ -365,6 +365,7 @@ def test_a_lost_state_is_named_and_made_again(directory: Directory, data: bytes 
     findings = check(directory)
     assert only(findings) == ("state", "state.json", None)
     assert findings.record_count == 72
+    assert not findings.needs_recovery
     mended(directory, lost=True)
 
 
