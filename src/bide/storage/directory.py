@@ -334,11 +334,8 @@ class Directory:
             tables = self.load_tables(path, checkpoint.image())
         finally:
             checkpoint.close()
-        try:
+        with tables.closed_if_failed():
             return tables, resume(tables, self.log_files(state.log), checkpoint.position)
-        except BaseException:
-            tables.close()
-            raise
 
     def index_numbers(self) -> list[int]:
         """What names the indexes that are there, in force or not."""
@@ -363,8 +360,9 @@ class Directory:
     def _ready_index(self, state: State, *, is_alone: bool) -> tuple[State, LmdbTables]:
         if self.is_index_good(state) and not self.is_suspect:
             state, environment = self._follow(state)
-            if state.closed_at is None or state.closed_at == position_of(environment).end:
-                return state, environment
+            with environment.closed_if_failed():
+                if state.closed_at is None or state.closed_at == position_of(environment).end:
+                    return state, environment
             environment.close()  # closed as the state says, and changed since: by no bide
         if not is_alone:
             what = "a sync failed" if self.is_suspect else "its index is missing"
@@ -382,7 +380,7 @@ class Directory:
         """The index in force: who moved it may have died before the state said so."""
         while True:
             environment = self.open_tables(self.index_path(state.index), read_only=read_only)
-            with environment.begin(write=False) as txn:
+            with environment.closed_if_failed(), environment.begin(write=False) as txn:
                 moved = IndexView(txn, environment.tables).moved()
             if moved is None:
                 return state, environment

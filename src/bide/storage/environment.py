@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -113,14 +114,26 @@ class LmdbTables:
                 readonly=read_only,
                 create=not read_only,
             )
+        except lmdb.Error as error:
+            raise index_error(error, path) from error
+        with self.closed_if_failed():
             self.tables: Mapping[TableName, Table] = {
                 name: self._environment.open_db(name.encode(), create=not read_only)
                 for name in TABLE_NAMES
             }
-        except lmdb.Error as error:
-            raise index_error(error, path) from error
-        if not read_only:
-            self.forget_dead_readers()
+            if not read_only:
+                self.forget_dead_readers()
+
+    @contextlib.contextmanager
+    def closed_if_failed(self) -> Iterator[None]:
+        """Close it if the block fails: LMDB opens an index once in a process."""
+        try:
+            yield
+        except BaseException as error:
+            self.close()
+            if isinstance(error, lmdb.Error):
+                raise index_error(error, self.path) from error
+            raise
 
     def begin(self, *, write: bool) -> Transaction:
         return cast("Transaction", self._environment.begin(write=write))

@@ -36,9 +36,10 @@ class Replica:
         self._disk: Disk = directory.disk
         self._log = directory.log(state.log)
         self._tables = LmdbTables(directory.index_path(state.index))
-        self.position = position_of(self._tables)
-        # A kill may have left segments that the leader has not got, which a recovery would miss.
-        self._log.cut(self.position)
+        with self._tables.closed_if_failed():
+            self.position = position_of(self._tables)
+            # A kill may have left segments that the leader lacks, which a recovery would miss.
+            self._log.cut(self.position)
 
     def accept_segment(self, head: bytes, base: int) -> None:
         """Begin the leader's next segment, where the log ends.
@@ -143,7 +144,8 @@ class Replica:
         self.state = self.directory.read_state()
         self._log = self.directory.log(self.state.log)
         self._tables = LmdbTables(self.directory.index_path(self.state.index))
-        self.position = position_of(self._tables)
+        with self._tables.closed_if_failed():
+            self.position = position_of(self._tables)
 
     def close(self) -> None:
         """Let go, with all that was taken on the disk."""

@@ -87,3 +87,17 @@ def test_a_writer_that_was_killed_does_not_lock_out_the_next(tmp_path: Path) -> 
         assert txn.put(b"next", b"", db=tables.tables["jobs"])
     tables.sync()
     tables.close()
+
+
+def test_one_that_could_not_be_opened_is_not_left_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: LmdbTables) -> None:
+        raise StoreFailed("not now", path="")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LmdbTables, "forget_dead_readers", fail)
+        with pytest.raises(StoreFailed, match="not now") as caught:
+            LmdbTables(tmp_path)
+    LmdbTables(tmp_path).close()  # while the error, and all that its frames hold, is there
+    assert "not now" in str(caught.value)
