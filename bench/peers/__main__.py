@@ -15,7 +15,7 @@ from rich.console import Console
 
 from bench.peers.catalog import VARIANTS
 from bench.peers.environment import LOCK, freeze, make_environment
-from bench.peers.report import peer_table, ratio_lines
+from bench.peers.report import peer_table, ratio_lines, worker_lines
 from bench.peers.run import measure_peers
 
 _INSTALLERS = ("pip==", "setuptools==")
@@ -49,7 +49,7 @@ def main() -> None:
     if not console.is_terminal:
         console.width = 140
     console.print(peer_table(results))
-    for line in ratio_lines(results):
+    for line in (*worker_lines(results), *ratio_lines(results)):
         console.print(line, highlight=False)
 
 

@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import FrameType
 
 import msgspec
 
 _REASON_SIZE = 200
+_LOOK_S = 0.05
 
 
 class DriverFailed(Exception):
@@ -36,14 +37,24 @@ class DriverProcess:
         self._process = process
         self._answers = answers
         self._errors = errors
+        self._start_s = time.perf_counter()
 
-    def answer(self, timeout_s: float) -> Answer:
+    def answer(self, timeout_s: float, *, beside: DriverProcess | None = None) -> Answer:
         """Its answer, once it has ended.
 
+        Args:
+            beside: A worker that it needs, and that is not to end before.
+
         Raises:
-            DriverFailed: With what it said last.
+            DriverFailed: With what it, or its worker, said last.
         """
-        self.done(timeout_s)
+        end_s = time.perf_counter() + timeout_s
+        tick = threading.Event()  # never set
+        while beside is not None and self.is_running() and time.perf_counter() < end_s:
+            if not beside.is_running():
+                raise DriverFailed(f"work: {beside.last_words()}")
+            tick.wait(_LOOK_S)
+        self.done(max(0.0, end_s - time.perf_counter()))
         for line in reversed(self._answers.read_bytes().splitlines()):
             with contextlib.suppress(msgspec.DecodeError):
                 return msgspec.json.decode(line, type=Answer)
@@ -58,7 +69,8 @@ class DriverProcess:
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise DriverFailed(f"not done after {timeout_s:g} s") from None
+            took_s = time.perf_counter() - self._start_s
+            raise DriverFailed(f"not done after {took_s:.1f} s") from None
         if self._process.returncode:
             raise DriverFailed(self.last_words())
 
@@ -114,7 +126,7 @@ def ended_by_sigterm() -> Iterator[None]:
         yield
         return
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def end(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
     before = signal.signal(signal.SIGTERM, end)

@@ -113,17 +113,23 @@ def peer_table(results: PeerResults) -> Table:
     for action in ACTIONS:
         table.add_column(HEADINGS[action], justify="right")
     table.add_column("put to start\nms", justify="right")
-    table.add_column("what is synced; the worker")
+    table.add_column("what is synced")
     names = dict.fromkeys(figure.name for figure in results.figures)
     delays = {delay.name: delay for delay in results.delays}
     for name in names:
         own = {figure.action: figure for figure in results.figures if figure.name == name}
         one = next(iter(own.values()))
         cells = [*(_cell(own.get(action)) for action in ACTIONS), _delay_cell(delays.get(name))]
-        table.add_row(f"{name}\n{one.version}", *cells, f"{one.policy}\n{one.worker}".strip())
+        table.add_row(f"{name}\n{one.version}", *cells, one.policy)
     for name, reason in results.missing.items():
         table.add_row(name, *[""] * (len(ACTIONS) + 1), f"not measured: {reason}")
     return table
+
+
+def worker_lines(results: PeerResults) -> list[str]:
+    """How one worker process of each was set up."""
+    workers = {figure.name: figure.worker for figure in results.figures if figure.worker}
+    return [f"worker of {name}: {worker}" for name, worker in workers.items()]
 
 
 def ratio_lines(results: PeerResults) -> list[str]:

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -23,9 +22,9 @@ from bench.peers.process import DriverFailed, DriverProcess, driver_process, end
 from bench.peers.services import Services, empty_redis, started
 from bench.series import percentile
 
-PUT_S = 1.0
+PUT_S = 0.7
 DRAIN_S = 2.0
-DELAYS_S = 1.5
+DELAYS_S = 1.0
 _CALL_S = 30.0
 _START_S = 20.0
 _POLL_S = 0.002
@@ -36,6 +35,9 @@ ACTIONS = ("put", "put_16", "put_many", "drain_1", "drain_2")
 
 PUT_START = "put_start"
 """From a put in one process to the start in another."""
+
+_NEEDED = {"drain_2": ("put", "drain_1"), PUT_START: ("put", "drain_1")}
+"""What must have gone well before; for any other action, a put."""
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,15 +136,14 @@ class _Found:
     def go(self, number: str, variant: Variant, bench: _Bench) -> None:
         """Everything that one variant can do, once.
 
-        What failed is not tried again, and who can't put is not tried at anything else:
-        one that hangs would hold up all the others each time.
+        What failed is not tried again, and nor is what needs it: one that hangs
+        would hold up all the others each time.
         """
         if reason := bench.lacks(variant):
             self.missing[variant.name] = reason
         for action in (*bench.actions(variant), PUT_START):
-            if {variant.name, f"{variant.name}: put", f"{variant.name}: {action}"} & set(
-                self.missing
-            ):
+            needed = [action, *_NEEDED.get(action, ("put",))]
+            if any(f"{variant.name}: {one}" in self.missing for one in needed) or reason:
                 continue
             try:
                 told = self._measure(variant, action, bench)
@@ -258,11 +259,13 @@ class _Bench:
         """
         with self._new_place(variant) as place:
             os.mkfifo(place.notes_path)
+            with self._run(variant, place, "put") as process:  # also what the worker needs to start
+                process.answer(_CALL_S)
             with (
+                self._run(variant, place, "work", notes=True) as worker,
                 self._run(variant, place, PUT_START, DELAYS_S, notes=True) as putter,
-                self._run(variant, place, "work", notes=True),
             ):
-                answer = putter.answer(_CALL_S)
+                answer = putter.answer(_CALL_S, beside=worker)
         if not answer.delays_ms:
             raise DriverFailed(f"no second job started within {DELAYS_S:g} s")
         return answer.delays_ms

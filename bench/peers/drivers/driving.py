@@ -127,21 +127,27 @@ def _starts(peer: Driver, seconds: float) -> list[float]:
     """From before a put to the start in another process, each of them after a pause.
 
     The pauses differ, or a peer that polls would be met at one moment of its period.
+    One job is there from the start: once it runs, the worker is awake.
     """
     notes = os.open(PLACE.notes_path, os.O_RDWR)  # also to write: it opens before a worker does
     pause = threading.Event()
     delays_ms: list[float] = []
-    end_s = time.perf_counter() + _START_S
+    _read_note(notes)
+    end_s = time.perf_counter() + seconds
     while len(delays_ms) <= _STARTS_MAX and time.perf_counter() < end_s:
         pause.wait(_GAP_S + _GAP_SPREAD_S * (len(delays_ms) * 0.618 % 1))
         put_ns = time.monotonic_ns()
         peer.put()
-        if not select.select([notes], [], [], _START_S)[0]:
-            raise TimeoutError(f"a job did not start within {_START_S:g} s")
-        delays_ms.append((NOTE.unpack(os.read(notes, NOTE.size))[0] - put_ns) / _MS_NS)
-        if len(delays_ms) == 1:  # its worker is awake now
-            end_s = time.perf_counter() + seconds
-    return delays_ms[1:]
+        delays_ms.append((_read_note(notes) - put_ns) / _MS_NS)
+    return delays_ms[1:]  # what is made on first use was made by the first
+
+
+def _read_note(notes: int) -> int:
+    """When the next job started."""
+    if not select.select([notes], [], [], _START_S)[0]:
+        raise TimeoutError(f"a job did not start within {_START_S:g} s")
+    started_ns: int = NOTE.unpack(os.read(notes, NOTE.size))[0]
+    return started_ns
 
 
 def _together(work: Any, seconds: float) -> tuple[int, float]:
