@@ -66,7 +66,7 @@ lock:  ## Pin the newest releases that pyproject.toml allows
 	@rm -rf .venv-lock
 
 clean:  ## Remove everything that make has made
-	@rm -rf .venv .venv-lock .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	@rm -rf .venv .venv-lock .venv-peers bide-peers-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Made anew whenever what it was made from changes: a package that left the lock leaves .venv too.

@@ -23,11 +23,22 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """bide, in the interpreter of this benchmark."""
     has_threads: bool = False
     """Its puts may come from many threads of one process."""
+    worker: str
+    """How one worker process is set up: what its own pages advise for many small jobs."""
     drained: int = 3_000
-    """Jobs that are drained: more where they are drained fast."""
+    """Jobs that are drained: more where they are drained fast.
+
+    Fixed, and small: what a job costs some peers grows with the jobs that are pending.
+    """
 
 
 _IN_MEMORY = "Redis, appendonly no: in memory, nothing synced"
+_APPENDED = "Redis, appendfsync always: before each answer"
+_HUEY = "1 thread, as by default; max_delay 0.1 s, not 10"
+_PROCRASTINATE = "4 jobs at once on its one event loop; jobs deleted when done"
+_PGQUEUER = "batch_size 100"
+_LITEQUEUE = "a loop over pop and done, as it has no worker; looks again after 5 ms"
+_LOCALQUEUE = "its Worker; poll_interval 0.01 s"
 _PG = ("synchronous_commit off: synced within a second", "synchronous_commit on: each commit")
 _FULL = "WAL, synchronous=FULL: each commit"
 _NORMAL = "WAL, synchronous=NORMAL: synced when the WAL is emptied"
@@ -43,7 +54,8 @@ VARIANTS: tuple[Variant, ...] = (
             policy=policy,
             is_own=True,
             has_threads=True,
-            drained=50_000,
+            worker="1 thread",
+            drained=100_000,
         )
         for sync, policy in (
             ("always", "fdatasync before each put is answered"),
@@ -57,7 +69,8 @@ VARIANTS: tuple[Variant, ...] = (
         package="huey",
         needs=("huey",),
         policy="WAL, synchronous=OFF: nothing synced",
-        drained=10_000,
+        worker=_HUEY,
+        drained=20_000,
     ),
     Variant(
         name="huey on SQLite, fsync",
@@ -67,21 +80,32 @@ VARIANTS: tuple[Variant, ...] = (
         is_durable=True,
         has_threads=True,
         policy=_FULL,
+        worker=_HUEY,
     ),
-    Variant(
-        name="huey on Redis",
-        driver="huey_driver",
-        package="huey",
-        needs=("huey", "redis-server"),
-        env={"BENCH_ON": "redis"},
-        policy=_IN_MEMORY,
+    *(
+        Variant(
+            name="huey on Redis, appendfsync=always" if is_durable else "huey on Redis",
+            driver="huey_driver",
+            package="huey",
+            needs=("huey", "redis-server"),
+            env={"BENCH_ON": "redis"},
+            is_durable=is_durable,
+            has_threads=True,
+            policy=_APPENDED if is_durable else _IN_MEMORY,
+            worker=_HUEY,
+            drained=3_000 if is_durable else 10_000,
+        )
+        for is_durable in (False, True)
     ),
     Variant(
         name="dramatiq on Redis",
         driver="dramatiq_driver",
         package="dramatiq",
         needs=("dramatiq", "redis-server"),
+        env={"dramatiq_queue_prefetch": "200"},  # 16 by default: it then waits between fetches
         policy=_IN_MEMORY,
+        worker="8 threads, as by default; dramatiq_queue_prefetch 200",
+        drained=10_000,
     ),
     Variant(
         name="Celery on Redis",
@@ -89,6 +113,7 @@ VARIANTS: tuple[Variant, ...] = (
         package="celery",
         needs=("celery", "redis-server"),
         policy=_IN_MEMORY,
+        worker="solo pool; worker_prefetch_multiplier 128",
     ),
     Variant(
         name="RQ on Redis",
@@ -96,6 +121,7 @@ VARIANTS: tuple[Variant, ...] = (
         package="rq",
         needs=("rq", "redis-server"),
         policy=_IN_MEMORY,
+        worker="SimpleWorker, which does not fork for each job",
     ),
     *(
         Variant(
@@ -106,6 +132,8 @@ VARIANTS: tuple[Variant, ...] = (
             is_durable=is_durable,
             has_threads=is_durable and name == "procrastinate",
             policy=_PG[is_durable],
+            worker=_PROCRASTINATE if name == "procrastinate" else _PGQUEUER,
+            drained=3_000 if name == "procrastinate" else 20_000,
         )
         for name in ("procrastinate", "pgqueuer")
         for is_durable in (False, True)
@@ -116,6 +144,7 @@ VARIANTS: tuple[Variant, ...] = (
         package="litequeue",
         needs=("litequeue",),
         policy=_NORMAL,
+        worker=_LITEQUEUE,
     ),
     Variant(
         name="litequeue, synchronous=FULL",
@@ -124,6 +153,7 @@ VARIANTS: tuple[Variant, ...] = (
         needs=("litequeue",),
         is_durable=True,
         policy=_FULL,
+        worker=_LITEQUEUE,
     ),
     Variant(
         name="localqueue",
@@ -131,6 +161,7 @@ VARIANTS: tuple[Variant, ...] = (
         package="localqueue",
         needs=("localqueue",),
         policy=_NORMAL,
+        worker=_LOCALQUEUE,
     ),
     Variant(
         name="localqueue, durable",
@@ -140,13 +171,16 @@ VARIANTS: tuple[Variant, ...] = (
         is_durable=True,
         has_threads=True,
         policy=_FULL,
+        worker=_LOCALQUEUE,
     ),
     Variant(
         name="flexiq",
         driver="flexiq_driver",
         package="flexiq",
         needs=("flexiq",),
+        env={"FLEXIQ_LOG_LEVEL": "WARNING"},  # else it writes two lines for each job
         policy=_NORMAL,
+        worker="1 thread; scheduler_poll_interval_ms 1, not 50",
     ),
     Variant(
         name="honker",
@@ -154,5 +188,6 @@ VARIANTS: tuple[Variant, ...] = (
         package="honker",
         needs=("honker",),
         policy=_NORMAL,
+        worker="its claim loop",
     ),
 )

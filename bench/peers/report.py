@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from rich.table import Table
 
-from bench.peers.run import ACTIONS, Figure, PeerResults
+from bench.peers.run import ACTIONS, Delay, Figure, PeerResults
 
 HEADINGS = {
     "put": "one by one",
@@ -104,21 +104,32 @@ def judge(results: PeerResults) -> list[PeerVerdict]:
 
 
 def peer_table(results: PeerResults) -> Table:
-    """A row for each peer: jobs per second, median of the rounds with the spread below it."""
+    """A row for each peer: jobs per second, median of the rounds with the spread below it.
+
+    From a put to the start, in ms, stand the p50 and the p99 of all rounds together.
+    """
     table = Table(title="Jobs per second, beside the peers", title_justify="left", show_lines=True)
     table.add_column("who")
     for action in ACTIONS:
         table.add_column(HEADINGS[action], justify="right")
+    table.add_column("put to start\nms", justify="right")
     table.add_column("what is synced")
     names = dict.fromkeys(figure.name for figure in results.figures)
+    delays = {delay.name: delay for delay in results.delays}
     for name in names:
         own = {figure.action: figure for figure in results.figures if figure.name == name}
         one = next(iter(own.values()))
-        cells = [_cell(own.get(action)) for action in ACTIONS]
+        cells = [*(_cell(own.get(action)) for action in ACTIONS), _delay_cell(delays.get(name))]
         table.add_row(f"{name}\n{one.version}", *cells, one.policy)
     for name, reason in results.missing.items():
-        table.add_row(name, *[""] * len(ACTIONS), f"not measured: {reason}")
+        table.add_row(name, *[""] * (len(ACTIONS) + 1), f"not measured: {reason}")
     return table
+
+
+def worker_lines(results: PeerResults) -> list[str]:
+    """How one worker process of each was set up."""
+    workers = {figure.name: figure.worker for figure in results.figures if figure.worker}
+    return [f"worker of {name}: {worker}" for name, worker in workers.items()]
 
 
 def ratio_lines(results: PeerResults) -> list[str]:
@@ -133,3 +144,7 @@ def _cell(figure: Figure | None) -> str:
     if figure is None:
         return "-"
     return f"{figure.median:,.0f}\n{figure.min:,.0f} .. {figure.max:,.0f}"
+
+
+def _delay_cell(delay: Delay | None) -> str:
+    return "-" if delay is None else f"{delay.p50_ms:.3g}\n{delay.p99_ms:.3g}"

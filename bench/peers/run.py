@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
+import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,11 +18,14 @@ import msgspec
 
 from bench.peers.catalog import VARIANTS, Variant
 from bench.peers.environment import ROOT, Environment, Tell, make_environment
-from bench.peers.services import Services, started
+from bench.peers.process import DriverFailed, DriverProcess, driver_process, ended_by_sigterm
+from bench.peers.services import Services, empty_redis, started
+from bench.series import percentile
 
 PUT_S = 0.7
 DRAIN_S = 2.0
-_CALL_S = 60.0
+DELAYS_S = 1.0
+_CALL_S = 30.0
 _START_S = 20.0
 _POLL_S = 0.002
 _DRIVERS = Path(__file__).with_name("drivers")
@@ -31,9 +33,11 @@ _DRIVERS = Path(__file__).with_name("drivers")
 ACTIONS = ("put", "put_16", "put_many", "drain_1", "drain_2")
 """One by one; the same from 16 threads; in bulk; all drained by one worker process; by two."""
 
+PUT_START = "put_start"
+"""From a put in one process to the start in another."""
 
-class DriverFailed(Exception):
-    """A driver ended badly, or not at all."""
+_NEEDED = {"drain_2": ("put", "drain_1"), PUT_START: ("put", "drain_1")}
+"""What must have gone well before; for any other action, a put."""
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +48,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     is_durable: bool
     is_own: bool
+    worker: str = ""
+    """How one worker process is set up."""
     action: str
     median: float
     min: float
@@ -51,12 +57,28 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     rounds: tuple[float, ...]
 
 
+class Delay(msgspec.Struct, frozen=True, kw_only=True):
+    """From a put to the start in another process that has nothing else to do."""
+
+    name: str
+    policy: str
+    is_durable: bool
+    is_own: bool
+    p50_ms: float
+    p99_ms: float
+    count: int
+    """Jobs, of all rounds together; the percentiles are theirs."""
+    rounds_p50_ms: tuple[float, ...]
+
+
 class PeerResults(msgspec.Struct, frozen=True, kw_only=True):
     """What was measured, and who was not and why."""
 
     figures: tuple[Figure, ...]
     missing: dict[str, str]
+    """By variant, or ``VARIANT: ACTION``."""
     took_s: float
+    delays: tuple[Delay, ...] = ()
 
 
 def measure_peers(
@@ -66,40 +88,80 @@ def measure_peers(
     variants: tuple[Variant, ...] = VARIANTS,
     environment: Environment | None = None,
 ) -> PeerResults:
-    """Go through *variants* so many times."""
+    """Go through *variants* so many times.
+
+    Args:
+        tell: Takes a line for each thing that was measured, or was not.
+    """
     start_s = time.perf_counter()
     environment = environment or make_environment(tell)
-    values: dict[tuple[str, str], list[float]] = {}
-    missing: dict[str, str] = {}
+    found = _Found(tell)
     needed = {need for variant in variants for need in variant.needs}
     with (
+        ended_by_sigterm(),
         tempfile.TemporaryDirectory(prefix="bide-peers-", dir=ROOT) as place,
         started(environment, Path(place), needed, tell) as services,
     ):
         bench = _Bench(environment, services, Path(place))
         for number in range(1, rounds + 1):
             for variant in variants:
-                reason = bench.lacks(variant)
-                for action in () if reason else bench.actions(variant):
-                    try:
-                        value = bench.measure(variant, action)
-                    except DriverFailed as error:
-                        missing[f"{variant.name}: {action}"] = str(error)
-                        tell(f"round {number}: {variant.name}: {action}: {error}")
-                        continue
-                    if value:
-                        values.setdefault((variant.name, action), []).append(value)
-                        tell(f"round {number}: {variant.name}: {action}: {value:,.0f} jobs/s")
-                if reason:
-                    missing[variant.name] = reason
+                found.go(f"round {number}", variant, bench)
     versions = environment.versions
-    figures = tuple(
-        _figure(variant, action, values[variant.name, action], versions)
-        for variant in variants
-        for action in ACTIONS
-        if (variant.name, action) in values
+    return PeerResults(
+        figures=tuple(
+            _figure(variant, action, found.values[variant.name, action], versions)
+            for variant in variants
+            for action in ACTIONS
+            if (variant.name, action) in found.values
+        ),
+        delays=tuple(
+            _delay(variant, found.delays[variant.name])
+            for variant in variants
+            if variant.name in found.delays
+        ),
+        missing=found.missing,
+        took_s=time.perf_counter() - start_s,
     )
-    return PeerResults(figures=figures, missing=missing, took_s=time.perf_counter() - start_s)
+
+
+class _Found:
+    """What the rounds have brought so far."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self.values: dict[tuple[str, str], list[float]] = {}
+        self.delays: dict[str, list[tuple[float, ...]]] = {}
+        self.missing: dict[str, str] = {}
+
+    def go(self, number: str, variant: Variant, bench: _Bench) -> None:
+        """Everything that one variant can do, once.
+
+        What failed is not tried again, and nor is what needs it: one that hangs
+        would hold up all the others each time.
+        """
+        if reason := bench.lacks(variant):
+            self.missing[variant.name] = reason
+        for action in (*bench.actions(variant), PUT_START):
+            needed = [action, *_NEEDED.get(action, ("put",))]
+            if any(f"{variant.name}: {one}" in self.missing for one in needed) or reason:
+                continue
+            try:
+                told = self._measure(variant, action, bench)
+            except DriverFailed as error:
+                told = self.missing[f"{variant.name}: {action}"] = str(error)
+            if told:
+                self._tell(f"{number}: {variant.name}: {action}: {told}")
+
+    def _measure(self, variant: Variant, action: str, bench: _Bench) -> str:
+        if action == PUT_START:
+            delays_ms = bench.delays_ms(variant)
+            self.delays.setdefault(variant.name, []).append(delays_ms)
+            return f"p50 {percentile(delays_ms, 0.5):.3g} ms"
+        value = bench.measure(variant, action)
+        if not value:
+            return ""  # no such call
+        self.values.setdefault((variant.name, action), []).append(value)
+        return f"{value:,.0f} jobs/s"
 
 
 def _figure(variant: Variant, action: str, values: list[float], versions: dict[str, str]) -> Figure:
@@ -109,12 +171,52 @@ def _figure(variant: Variant, action: str, values: list[float], versions: dict[s
         policy=variant.policy,
         is_durable=variant.is_durable,
         is_own=variant.is_own,
+        worker=variant.worker,
         action=action,
         median=statistics.median(values),
         min=min(values),
         max=max(values),
         rounds=tuple(values),
     )
+
+
+def _delay(variant: Variant, rounds: list[tuple[float, ...]]) -> Delay:
+    together = [one for delays_ms in rounds for one in delays_ms]
+    return Delay(
+        name=variant.name,
+        policy=variant.policy,
+        is_durable=variant.is_durable,
+        is_own=variant.is_own,
+        p50_ms=percentile(together, 0.5),
+        p99_ms=percentile(together, 0.99),
+        count=len(together),
+        rounds_p50_ms=tuple(percentile(delays_ms, 0.5) for delays_ms in rounds),
+    )
+
+
+class _Place:
+    """A directory of its own, and empty servers, for one measurement."""
+
+    def __init__(self, path: Path, variant: Variant, redis: str, postgres: str) -> None:
+        self.path = path
+        self.count_path = path / "count"
+        self.notes_path = path / "notes"
+        self._variant = variant
+        self._redis = redis
+        self._postgres = postgres
+
+    def document(self, *, notes: bool) -> str:
+        """As `driving.Place` reads it."""
+        return json.dumps(
+            {
+                "path": str(self.path),
+                "redis": self._redis,
+                "postgres": self._postgres,
+                "is_durable": self._variant.is_durable,
+                "count_path": str(self.count_path),
+                "notes_path": str(self.notes_path) if notes else "",
+            }
+        )
 
 
 class _Bench:
@@ -140,82 +242,95 @@ class _Bench:
         Raises:
             DriverFailed: With what the driver said last.
         """
-        place = self._make_place(variant)
-        if not action.startswith("drain"):
-            document = self._call(variant, place, action, PUT_S)
-            return document["count"] / document["seconds"] if document["count"] else 0.0
-        self._call(variant, place, "fill", variant.drained)
-        return self._drain(variant, place, int(action.removeprefix("drain_")))
+        with self._new_place(variant) as place:
+            if action.startswith("drain"):
+                with self._run(variant, place, "fill", variant.drained) as process:
+                    process.answer(_CALL_S)
+                return self._drain(variant, place, int(action.removeprefix("drain_")))
+            with self._run(variant, place, action, PUT_S) as process:
+                answer = process.answer(_CALL_S)
+            return answer.count / answer.seconds if answer.count else 0.0
 
-    def _make_place(self, variant: Variant) -> dict[str, object]:
+    def delays_ms(self, variant: Variant) -> tuple[float, ...]:
+        """From puts in one process to the starts in another.
+
+        Raises:
+            DriverFailed: With what the driver said last.
+        """
+        with self._new_place(variant) as place:
+            os.mkfifo(place.notes_path)
+            with self._run(variant, place, "put") as process:  # also what the worker needs to start
+                process.answer(_CALL_S)
+            with (
+                self._run(variant, place, "work", notes=True) as worker,
+                self._run(variant, place, PUT_START, DELAYS_S, notes=True) as putter,
+            ):
+                answer = putter.answer(_CALL_S, beside=worker)
+        if not answer.delays_ms:
+            raise DriverFailed(f"no second job started within {DELAYS_S:g} s")
+        return answer.delays_ms
+
+    @contextlib.contextmanager
+    def _new_place(self, variant: Variant) -> Iterator[_Place]:
         self._count += 1
         path = self._place / str(self._count)
         path.mkdir()
-        postgres = self._services.postgres
+        services = self._services
+        redis = services.redis_durable if variant.is_durable else services.redis
+        postgres = services.postgres
+        if "redis-server" in variant.needs:
+            try:
+                empty_redis(redis)
+            except OSError as error:
+                raise DriverFailed(str(error)) from None
         if "postgresql" in variant.needs:
-            name = f"bench{self._count}"
-            script = str(_DRIVERS / "new_database.py")
-            command = [str(self._environment.python), script, postgres, name]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise DriverFailed(_last_line(done.stderr))
-            postgres = postgres.replace("/postgres?", f"/{name}?")
-        redis = self._services.redis.removesuffix("/0")
-        return {
-            "path": str(path),
-            "redis": f"{redis}/{self._count % 16}",
-            "postgres": postgres,
-            "is_durable": variant.is_durable,
-            "count_path": str(path / "count"),
-        }
+            postgres = self._new_database(f"bench{self._count}", path)
+        try:
+            yield _Place(path, variant, redis, postgres)
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
 
-    def _start(
-        self, variant: Variant, place: dict[str, object], action: str, amount: float
-    ) -> subprocess.Popen[str]:
+    def _new_database(self, name: str, path: Path) -> str:
+        postgres = self._services.postgres
+        script = str(_DRIVERS / "new_database.py")
+        command = [str(self._environment.python), script, postgres, name]
+        with driver_process(command, os.environ, path) as process:
+            process.done(_CALL_S)
+        return postgres.replace("/postgres?", f"/{name}?")
+
+    def _run(
+        self,
+        variant: Variant,
+        place: _Place,
+        action: str,
+        amount: float = 0,
+        *,
+        notes: bool = False,
+    ) -> contextlib.AbstractContextManager[DriverProcess]:
         python = sys.executable if variant.is_own else str(self._environment.python)
         paths = [_DRIVERS, *(sys.path if variant.is_own else ())]
         code = f"import driving, {variant.driver} as d; driving.main(d.Peer)"
-        return subprocess.Popen(
-            [python, "-c", code, action, str(amount)],
-            env={
-                **os.environ,
-                **variant.env,
-                "PYTHONPATH": os.pathsep.join(map(str, paths)),
-                "BENCH_PLACE": json.dumps(place),
-                "BENCH_ACTION": action,
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        env = {
+            **os.environ,
+            **variant.env,
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "BENCH_PLACE": place.document(notes=notes),
+            "BENCH_ACTION": action,
+        }
+        return driver_process([python, "-c", code, action, str(amount)], env, place.path)
 
-    def _call(
-        self, variant: Variant, place: dict[str, object], action: str, amount: float
-    ) -> dict[str, float]:
-        with _ended(self._start(variant, place, action, amount)) as process:
-            try:
-                out, err = process.communicate(timeout=_CALL_S)
-            except subprocess.TimeoutExpired:
-                raise DriverFailed(f"{action}: not done after {_CALL_S:g} s") from None
-        if process.returncode or not out.strip():
-            raise DriverFailed(f"{action}: {_last_line(err) or f'exit {process.returncode}'}")
-        document: dict[str, float] = json.loads(out.splitlines()[-1])
-        return document
-
-    def _drain(self, variant: Variant, place: dict[str, object], workers: int) -> float:
+    def _drain(self, variant: Variant, place: _Place, workers: int) -> float:
         """From when the first job was seen to have run until all have, or for `DRAIN_S`."""
-        count_path = Path(str(place["count_path"]))
         with contextlib.ExitStack() as running:
             processes = [
-                running.enter_context(_ended(self._start(variant, place, "work", 0)))
-                for _ in range(workers)
+                running.enter_context(self._run(variant, place, "work")) for _ in range(workers)
             ]
             tick = threading.Event()  # never set
             start_s = time.perf_counter()
-            while not (first := _size(count_path)):
-                if all(process.poll() is not None for process in processes):
-                    raise DriverFailed(f"work: exit {processes[0].returncode}")
+            while not (first := _size(place.count_path)):
+                for process in processes:
+                    if not process.is_running():
+                        raise DriverFailed(f"work: {process.last_words()}")
                 if time.perf_counter() - start_s > _START_S:
                     raise DriverFailed(f"work: no job ran within {_START_S:g} s")
                 tick.wait(_POLL_S)
@@ -223,24 +338,13 @@ class _Bench:
             done = first
             while done < variant.drained and now_s - first_s < DRAIN_S:
                 tick.wait(_POLL_S)
-                done, now_s = _size(count_path), time.perf_counter()
+                done, now_s = _size(place.count_path), time.perf_counter()
+            broken = [one for one in processes if not one.is_running()]
+            if broken and done < variant.drained:
+                raise DriverFailed(f"work: {broken[0].last_words()}")
         if done == first:
-            raise DriverFailed("work: all jobs ran between two looks")
+            raise DriverFailed("work: all jobs ran between two looks, or none after the first")
         return (done - first) / (now_s - first_s)
-
-
-@contextlib.contextmanager
-def _ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    """The process, and whatever it has started, killed at the block's end."""
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        for pipe in (process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
 
 
 def _size(path: Path) -> int:
@@ -248,8 +352,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1][:200] if lines else ""

@@ -5,6 +5,7 @@ from driving import BODY, PLACE
 
 app = Celery("celery_driver", broker=PLACE.redis)
 app.conf.task_ignore_result = True
+app.conf.worker_prefetch_multiplier = 128
 app.conf.broker_connection_retry_on_startup = True
 
 

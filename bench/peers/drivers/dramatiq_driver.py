@@ -23,5 +23,5 @@ class Peer:
         raise NotImplementedError
 
     def work(self):
-        dramatiq.Worker(broker, worker_threads=1).start()
+        dramatiq.Worker(broker).start()  # eight threads
         threading.Event().wait()

@@ -1,13 +1,17 @@
 """What a driver and the benchmark say to one another. Runs with any interpreter, and needs no bide.
 
 A driver is one process that does one thing with one peer, and prints one JSON
-document. Its module has a class ``Peer``; see `Driver`.
+document. Its module has a class ``Peer``; see `Driver`. It ends when its
+standard input does, so that it never outlives who started it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
+import signal
+import struct
 import sys
 import threading
 import time
@@ -19,6 +23,14 @@ BODY = "x" * 120
 BATCH = 1_000
 THREADS = 16
 
+NOTE = struct.Struct("=q")
+"""What a job writes to ``notes_path``: the monotonic clock in ns, one for all processes."""
+
+_START_S = 20.0
+_STARTS_MAX = 100
+_GAP_S, _GAP_SPREAD_S = 0.005, 0.02
+_MS_NS = 1_000_000
+
 
 class Place:
     """Where a peer keeps its jobs.
@@ -28,6 +40,7 @@ class Place:
         redis, postgres: URLs of servers.
         is_durable: Whether every put is to be on the disk when its call returns.
         count_path: A file that each run of a job adds one byte to.
+        notes_path: A pipe that each run writes a `NOTE` to instead; "" for none.
     """
 
     def __init__(self, document: dict[str, Any]) -> None:
@@ -36,13 +49,15 @@ class Place:
         self.postgres: str = document["postgres"]
         self.is_durable: bool = document["is_durable"]
         self.count_path: str = document["count_path"]
-        self._count_fd = -1
+        self.notes_path: str = document["notes_path"]
+        self._fd = -1
 
     def count(self) -> None:
-        """Note that a job ran."""
-        if self._count_fd < 0:
-            self._count_fd = os.open(self.count_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.write(self._count_fd, b".")
+        """Note that a job runs."""
+        if self._fd < 0:
+            path = self.notes_path or self.count_path
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(self._fd, NOTE.pack(time.monotonic_ns()) if self.notes_path else b".")
 
 
 PLACE = Place(json.loads(os.environ["BENCH_PLACE"]))
@@ -67,6 +82,7 @@ class Driver(Protocol):
 def main(make: Any) -> None:
     """Do what the command line says."""
     action, seconds = sys.argv[1], float(sys.argv[2])
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
     peer: Driver = make()
     match action:
         case "put":
@@ -78,6 +94,8 @@ def main(make: Any) -> None:
                 say(*_repeat(lambda: peer.put_many(BATCH), BATCH, seconds))
             except NotImplementedError:
                 say(0, 0.0)
+        case "put_start":
+            print(json.dumps({"delays_ms": _starts(peer, seconds)}), flush=True)
         case "fill":
             fill(peer, int(seconds))
         case "work":
@@ -97,6 +115,39 @@ def fill(peer: Driver, count: int) -> None:
 
 def say(count: int, took_s: float) -> None:
     print(json.dumps({"count": count, "seconds": took_s}), flush=True)
+
+
+def _end_with_stdin() -> None:
+    while os.read(0, 1):
+        pass
+    os.killpg(0, signal.SIGKILL)  # what it has started, too
+
+
+def _starts(peer: Driver, seconds: float) -> list[float]:
+    """From before a put to the start in another process, each of them after a pause.
+
+    The pauses differ, or a peer that polls would be met at one moment of its period.
+    One job is there from the start: once it runs, the worker is awake.
+    """
+    notes = os.open(PLACE.notes_path, os.O_RDWR)  # also to write: it opens before a worker does
+    pause = threading.Event()
+    delays_ms: list[float] = []
+    _read_note(notes)
+    end_s = time.perf_counter() + seconds
+    while len(delays_ms) <= _STARTS_MAX and time.perf_counter() < end_s:
+        pause.wait(_GAP_S + _GAP_SPREAD_S * (len(delays_ms) * 0.618 % 1))
+        put_ns = time.monotonic_ns()
+        peer.put()
+        delays_ms.append((_read_note(notes) - put_ns) / _MS_NS)
+    return delays_ms[1:]  # what is made on first use was made by the first
+
+
+def _read_note(notes: int) -> int:
+    """When the next job started."""
+    if not select.select([notes], [], [], _START_S)[0]:
+        raise TimeoutError(f"a job did not start within {_START_S:g} s")
+    started_ns: int = NOTE.unpack(os.read(notes, NOTE.size))[0]
+    return started_ns
 
 
 def _together(work: Any, seconds: float) -> tuple[int, float]:

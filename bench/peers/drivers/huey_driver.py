@@ -26,4 +26,5 @@ class Peer:
         raise NotImplementedError
 
     def work(self):
+        # An idle one looks again after 0.1 s at most, where its default is 10 s.
         huey.create_consumer(workers=1, periodic=False, initial_delay=0.01, max_delay=0.1).run()

@@ -6,7 +6,7 @@ import os
 from driving import BODY, PLACE
 from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
 
-# One connection, whose commits are synced or not.
+# Its own pool of four connections, whose commits are synced or not.
 options = f"-c synchronous_commit={'on' if PLACE.is_durable else 'off'}"
 is_worker = os.environ["BENCH_ACTION"] == "work"
 connector = PsycopgConnector if is_worker else SyncPsycopgConnector
