@@ -23,7 +23,7 @@ from bench.peers.services import Services, empty_redis, started
 from bench.series import percentile
 
 PUT_S = 0.7
-DRAIN_S = 2.0
+DRAIN_S = 1.5
 DELAYS_S = 1.0
 _CALL_S = 30.0
 _START_S = 20.0
