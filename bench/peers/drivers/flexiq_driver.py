@@ -3,7 +3,12 @@
 from driving import BODY, PLACE
 from flexiq import Queue
 
-queue = Queue(db_path=f"{PLACE.path}/flexiq.db", workers=1, scheduler_poll_interval_ms=1)
+queue = Queue(
+    db_path=f"{PLACE.path}/flexiq.db",
+    workers=4,
+    scheduler_poll_interval_ms=1,
+    scheduler_batch_size=100,
+)
 
 
 @queue.task(name="noop")
